@@ -1,0 +1,1 @@
+"""Exactile: proved-optimal dataflow for cascades of Einsums on accelerators."""

@@ -1,0 +1,1 @@
+"""The mathematics: data types, the analytical core, the encodings. No searching, no printing, no clocks."""

@@ -1,0 +1,1 @@
+"""The analytical core: legality and exact cost of a given mapping."""

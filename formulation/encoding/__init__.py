@@ -1,0 +1,1 @@
+"""The encodings: structures, monomials, inner tables. Imports only the data types."""

@@ -1,0 +1,1 @@
+"""Accelerators as YAML, each number with its source."""

@@ -1,0 +1,97 @@
+"""What an engine is: a function from a problem to the best mapping it found and what it proved.
+
+An engine returns data. It never verifies itself: `solver.optimize` rescores and replays its answer.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Literal, Protocol
+
+from exactile.formulation.mapping import Mapping
+from exactile.formulation.problem import Problem
+
+Status = Literal["optimal", "feasible", "infeasible", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class TracePoint:
+    """Seconds since the start of the search, best value so far, proved bound so far."""
+
+    seconds: float
+    incumbent: Fraction | None
+    bound: Fraction | None
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Size of the searched space: structures, tilings, and (structure, tiling) pairs scored."""
+
+    structures: int = 0
+    tilings: int = 0
+    evaluated: int = 0
+
+
+class Control:
+    """A time limit and a stop button, shared by the caller and a running search.
+
+    `stopped` turns true when the limit is over or `stop()` was called (Ctrl-C); a search looks at it
+    between blocks of work and returns what it has. `progress`, if given, receives trace points.
+    """
+
+    def __init__(
+        self, time_limit: float | None = None, progress: Callable[[TracePoint], None] | None = None
+    ) -> None:
+        self.start = time.monotonic()
+        self.deadline = None if time_limit is None else self.start + time_limit
+        self.interrupted = threading.Event()
+        self.trace: list[TracePoint] = []
+        self._progress = progress
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the search started."""
+        return time.monotonic() - self.start
+
+    @property
+    def stopped(self) -> bool:
+        return self.interrupted.is_set() or (self.deadline is not None and time.monotonic() >= self.deadline)
+
+    def stop(self) -> None:
+        """Ask the search to return its best answer soon. Safe to call from a signal handler."""
+        self.interrupted.set()
+
+    def report(self, incumbent: Fraction | None, bound: Fraction | None) -> None:
+        """Record a new incumbent or bound."""
+        point = TracePoint(self.seconds, incumbent, bound)
+        self.trace.append(point)
+        if self._progress is not None:
+            self._progress(point)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an engine claims. `bound` is a valid lower bound of the objective, `proof` whose it is."""
+
+    status: Status
+    mapping: Mapping | None = None
+    bound: Fraction | None = None
+    proof: str = "none"
+    reason: str | None = None
+    space: Space = field(default_factory=Space)
+
+
+class Engine(Protocol):
+    """A search. Raises `UnsupportedProblem` if the problem is outside what it can search."""
+
+    name: str
+
+    def __call__(self, problem: Problem, control: Control) -> Outcome: ...
+
+
+class UnsupportedProblem(ValueError):  # noqa: N818 - a fact about the problem, not a failure
+    """The engine cannot search this problem; the message says why and what can."""

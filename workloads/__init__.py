@@ -1,0 +1,1 @@
+"""Cascades as YAML, and builders that make families of them."""
