@@ -75,3 +75,12 @@ class Mapping:
 
     groups: tuple[Group, ...]
     kept_between_groups: tuple[str, ...] = ()
+
+    def render(self) -> str:
+        """The loop trees as text: loops, residency and units, as far as the mapping alone tells.
+
+        Trip counts and sizes need the cascade: see `formulation.mapping_text.draw`.
+        """
+        from exactile.formulation.mapping_text import draw, plain
+
+        return plain(draw(self))
