@@ -1,0 +1,210 @@
+"""The exact cost of a legal mapping: counts per group, then energy, cycles and traffic of the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+
+from exactile.formulation.cascade import Cascade
+from exactile.formulation.core.facts import Facts, facts_of
+from exactile.formulation.core.footprint import live_sets
+from exactile.formulation.core.traffic import Descent, descend, moves
+from exactile.formulation.core.tree import Tree, tree_of
+from exactile.formulation.cost import Cost, GroupCounts, Traffic
+from exactile.formulation.hardware import Hardware, Level
+from exactile.formulation.mapping import Group, Mapping
+
+
+def evaluate(cascade: Cascade, hardware: Hardware, mapping: Mapping) -> Cost:
+    """The exact cost of a mapping that `violations` finds legal.
+
+    Energy in the machine's unit, cycles and counts as exact rationals and integers. Raises
+    `ValueError` for what the model does not cover yet (tensors kept between groups).
+    """
+    if mapping.kept_between_groups:
+        kept = ", ".join(mapping.kept_between_groups)
+        raise ValueError(f"keeping tensors on chip between groups is not supported yet (kept: {kept})")
+    facts = facts_of(cascade, hardware)
+    tally = _Tally(facts)
+    for group in mapping.groups:
+        tally.add(group)
+    return tally.cost()
+
+
+def group_trees(facts: Facts, group: Group) -> tuple[Tree, list[Descent]]:
+    """The tree of a group at boundary 0 and the way of each of its Einsums down to its unit."""
+    tree = tree_of(facts, group, facts.cascade.ranks)
+    return tree, [descend(facts, tree, name) for name in group.order]
+
+
+def peaks(facts: Facts, tree: Tree, descents: Iterable[Descent]) -> dict[str, int]:
+    """Bits in use at the fullest moment, per level behind boundary 0 (whether or not it is bounded)."""
+    levels = facts.hardware.levels
+    trees = [(0, tree)]
+    trees += [(b, stage.tree) for descent in descents for b, stage in enumerate(descent.stages) if b]
+    found = {level.name: 0 for level in levels[1:]}
+    for boundary, one in trees:
+        name = levels[boundary + 1].name
+        for live in live_sets(facts, one, boundary).values():
+            found[name] = max(found[name], sum(bits for _, bits in live))
+    return found
+
+
+def corrections(facts: Facts, tree: Tree) -> dict[str, int]:
+    """Rescaling operations per corrected Einsum: `n_r · |output|` for each online statistic over `r`
+    whose loop lies outside the buffer from which the Einsum reads it."""
+    found: dict[str, int] = {}
+    for barrier in facts.barriers:
+        for name in barrier.corrects if barrier.mode == "online" else ():
+            nest = tree.nests.get(name)
+            held = tree.holder(name, barrier.tensor) if nest else None
+            if nest is None or held is None or barrier.tensor not in tree.nests:
+                continue
+            if barrier.rank in nest.ranks[: held.depth] and held.shared:
+                size = facts.cascade.tensors[name].size
+                found[name] = found.get(name, 0) + nest.trip(barrier.rank) * size
+    return found
+
+
+class _Tally:
+    """Sums over groups."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self.groups: list[GroupCounts] = []
+        self.latencies: list[dict[str, Fraction]] = []
+        self.level_energy = dict.fromkeys((level.name for level in facts.hardware.levels), 0)
+        self.tensor_energy: dict[str, int] = {}
+        self.einsum_energy: dict[str, int] = {}
+        self.unit_energy: dict[str, Fraction] = {}
+        self.unit_einsum_energy: dict[str, Fraction] = {}
+        self.dram_values = self.dram_bits = self.macs = 0
+        self.operations = Fraction(0)
+
+    def add(self, group: Group) -> None:
+        facts = self.facts
+        tree, descents = group_trees(facts, group)
+        names = [level.name for level in facts.hardware.levels]
+        traffic: dict[tuple[str, str, str], Traffic] = {}
+        ports = [Port(level) for level in facts.hardware.levels]
+        executions: dict[str, int] = {}
+        cycles: dict[str, Fraction] = {}
+        for descent in descents:
+            einsum = descent.einsum.einsum.name
+            for move in moves(facts, descent):
+                key = (names[move.level], einsum, move.tensor)
+                if move.reads or move.writes:
+                    traffic[key] = traffic.get(key, Traffic()) + Traffic(move.reads, move.writes)
+            executions[einsum] = self._compute(descent, cycles)
+        corrected = corrections(facts, tree)
+        for name, count in corrected.items():
+            self._correct(name, count, cycles)
+        instances = {descent.einsum.einsum.name: _instances(descent) for descent in descents}
+        for (level, einsum, tensor), moved in traffic.items():
+            self._transfer(level, einsum, tensor, moved)
+            index = names.index(level)
+            ports[index].add(moved, facts.cascade.tensors[tensor].bits, instances[einsum][index])
+        peak = peaks(facts, tree, descents)
+        bounded = {
+            level.name: peak[level.name] for level in facts.hardware.levels[1:] if level.capacity is not None
+        }
+        self.groups.append(GroupCounts(traffic, bounded, executions, corrected, cycles))
+        self.latencies.append(cycles | {port.level.name: port.cycles() for port in ports})
+
+    def _transfer(self, level: str, einsum: str, tensor: str, moved: Traffic) -> None:
+        read, write = self.facts.level_energy[level, tensor]
+        energy = moved.reads * read + moved.writes * write
+        self.level_energy[level] += energy
+        self.tensor_energy[tensor] = self.tensor_energy.get(tensor, 0) + energy
+        self.einsum_energy[einsum] = self.einsum_energy.get(einsum, 0) + energy
+        if level == self.facts.hardware.levels[0].name:
+            values = moved.reads + moved.writes
+            self.dram_values += values
+            self.dram_bits += values * self.facts.cascade.tensors[tensor].bits
+
+    def _compute(self, descent: Descent, cycles: dict[str, Fraction]) -> int:
+        einsum, unit = descent.einsum, descent.unit.unit
+        nest = descent.stages[0].nest
+        points = einsum.points
+        for rank, trip in zip(nest.ranks[: nest.shared], nest.trips, strict=False):
+            if rank not in einsum.ranks:
+                points *= trip
+        name = einsum.einsum.name
+        energy = points * self.facts.point_costs[name, unit].energy
+        self._charge(unit, name, energy)
+        cycles[unit] = cycles.get(unit, Fraction(0)) + descent.passes * descent.inside.cycles
+        self.operations += points * einsum.operations
+        self.macs += points if einsum.einsum.op == "mac" else 0
+        return points
+
+    def _correct(self, name: str, count: int, cycles: dict[str, Fraction]) -> None:
+        if self.facts.correction is None:
+            raise ValueError(
+                f"no unit of {self.facts.hardware.name} can rescale {name} for an online statistic"
+            )
+        unit, cost = self.facts.correction
+        self._charge(unit.name, name, count * cost.energy)
+        lanes = unit.lanes if unit.kind == "vector" else 1
+        cycles[unit.name] = cycles.get(unit.name, Fraction(0)) + count * cost.cycles / lanes
+        self.operations += count
+
+    def _charge(self, unit: str, einsum: str, energy: Fraction) -> None:
+        self.unit_energy[unit] = self.unit_energy.get(unit, Fraction(0)) + energy
+        self.unit_einsum_energy[einsum] = self.unit_einsum_energy.get(einsum, Fraction(0)) + energy
+
+    def cost(self) -> Cost:
+        facts = self.facts
+        by_level = {
+            name: facts.energy(energy) for name, energy in self.level_energy.items()
+        } | self.unit_energy
+        by_einsum = dict(self.unit_einsum_energy)
+        for name, energy in self.einsum_energy.items():
+            by_einsum[name] += facts.energy(energy)
+        peak: dict[str, int] = {}
+        for group in self.groups:
+            for level, bits in group.peak.items():
+                peak[level] = max(peak.get(level, 0), bits)
+        full = facts.hardware.overlap == "full"
+        latency = Fraction(0)
+        for resources in self.latencies:
+            latency += (max if full else sum)(resources.values()) + facts.hardware.launch
+        return Cost(
+            energy=facts.energy(sum(self.level_energy.values())) + sum(self.unit_energy.values()),
+            cycles=latency,
+            dram_values=self.dram_values,
+            dram_bits=self.dram_bits,
+            operations=self.operations,
+            macs=self.macs,
+            peak=peak,
+            groups=tuple(self.groups),
+            energy_by_level=by_level,
+            energy_by_tensor={name: facts.energy(energy) for name, energy in self.tensor_energy.items()},
+            energy_by_einsum=by_einsum,
+            latency_by_group=tuple(self.latencies),
+        )
+
+
+class Port:
+    """Busy cycles of one level, per instance: reads and writes at one port, or at one each."""
+
+    def __init__(self, level: Level) -> None:
+        self.level = level
+        self.reads = Fraction(0)
+        self.writes = Fraction(0)
+
+    def add(self, moved: Traffic, bits: int, instances: int) -> None:
+        level = self.level
+        into = level.read_bandwidth if level.shared_port else level.write_bandwidth
+        if level.read_bandwidth is not None and moved.reads:
+            rate = level.read_bandwidth
+            self.reads += Fraction(moved.reads * rate.weight(bits), instances) / rate.amount
+        if into is not None and moved.writes:
+            self.writes += Fraction(moved.writes * into.weight(bits), instances) / into.amount
+
+    def cycles(self) -> Fraction:
+        return self.reads + self.writes if self.level.shared_port else max(self.reads, self.writes)
+
+
+def _instances(descent: Descent) -> list[int]:
+    """Instances of every level that the Einsum uses, outermost level first."""
+    return [stage.instances for stage in descent.stages] + [descent.instances]

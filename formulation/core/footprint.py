@@ -1,0 +1,71 @@
+"""Space: the footprint of every buffer, which buffers live while an Einsum runs, and the peak.
+
+A buffer is reserved on entering the body of the loops outside it. So it lives while `f` runs if `f`
+uses it, if `f` shares *more* loops with one of its users than lie outside the buffer, or, for a
+shared buffer, if `f` runs between its first and its last user inside those loops.
+"""
+
+from __future__ import annotations
+
+from exactile.formulation.core.facts import Facts
+from exactile.formulation.core.tree import Held, Tree
+
+
+def footprint(facts: Facts, tree: Tree, held: Held, doubled: bool) -> int:
+    """Bits of a buffer: tile extents for the loops outside, the whole block for all other ranks.
+
+    Never trip count times tile, which exceeds the extent of a ragged rank. Of tensors that overwrite
+    each other in place the widest counts.
+    """
+    nest = tree.nests[held.buffer.users[0]]
+    outside = nest.ranks[: held.depth]
+    values = 1
+    for rank in nest.einsum.ranks_of(held.buffer.tensor):
+        values *= nest.tile[rank] if rank in outside else nest.block[rank]
+    width = max(facts.cascade.tensors[tensor].bits for tensor in held.tensors)
+    return values * width * (2 if doubled else 1)
+
+
+def lives(tree: Tree, held: Held, einsum: str) -> bool:
+    """Whether a buffer holds space while `einsum` runs. Any user may keep it alive."""
+    users = held.buffer.users
+    if einsum in users:
+        return True
+    deepest = max(tree.common.get((user, einsum), 0) for user in users)
+    if deepest > held.depth:
+        return True
+    if len(users) < 2 or deepest < held.depth:
+        return False
+    positions = [tree.group.order.index(user) for user in users]
+    return min(positions) < tree.group.order.index(einsum) < max(positions)
+
+
+def live_sets(facts: Facts, tree: Tree, boundary: int) -> dict[str, tuple[tuple[str, int], ...]]:
+    """Per Einsum of the group, the tensors that live while it runs, with bits, at level `boundary + 1`."""
+    double = facts.hardware.levels[boundary + 1].double_buffer
+    sizes = [
+        (held, footprint(facts, tree, held, double and crosses_again(facts, tree, held)))
+        for held in tree.held
+    ]
+    return {
+        einsum: tuple((held.buffer.tensor, bits) for held, bits in sizes if lives(tree, held, einsum))
+        for einsum in tree.group.order
+    }
+
+
+def crosses_again(facts: Facts, tree: Tree, held: Held) -> bool:
+    """Whether a buffer's tensor crosses the boundary more than once, so that double buffering helps it.
+
+    A fused intermediate crosses only if it is also needed outside the group.
+    """
+    if held.depth == 0:
+        return False
+    writers = [tensor for tensor in held.tensors if tensor in tree.nests and tensor in held.buffer.users]
+    return not (held.shared and writers) or any(leaves(facts, tree, tensor) for tensor in writers)
+
+
+def leaves(facts: Facts, tree: Tree, tensor: str) -> bool:
+    """Whether a tensor written in the group is an output or is read outside the group."""
+    if facts.cascade.tensors[tensor].role == "output":
+        return True
+    return any(reader.name not in tree.nests for reader in facts.cascade.consumers[tensor])
