@@ -13,7 +13,8 @@ them. Without a cascade the drawing is structural: no extents, so no trip counts
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping as Map
+from collections.abc import Iterable
+from collections.abc import Mapping as Map
 from dataclasses import dataclass
 from math import prod
 from typing import Literal
@@ -57,7 +58,7 @@ def group_title(number: int, count: int, group: Group) -> str:
 def draw_group(group: Group, cascade: Cascade | None = None, hardware: Hardware | None = None) -> list[Line]:
     """The loop tree of one fused group; inner boundaries are nested below their Einsums."""
     drawing = _Drawing(cascade, hardware)
-    extents = {e: cascade.ranks for e in group.order} if cascade is not None else {}
+    extents = dict.fromkeys(group.order, cascade.ranks) if cascade is not None else {}
     return _aligned(list(drawing.group(group, extents, 0, "")))
 
 
@@ -105,7 +106,9 @@ class _Drawing:
     cascade: Cascade | None
     hardware: Hardware | None
 
-    def group(self, group: Group, extents: Map[str, Map[str, int]], boundary: int, guide: str) -> Iterable[_Row]:
+    def group(
+        self, group: Group, extents: Map[str, Map[str, int]], boundary: int, guide: str
+    ) -> Iterable[_Row]:
         known = self.cascade.by_name if self.cascade is not None else {}
         tree = build(group, extents, {e: frozenset(known[e].ranks) for e in group.order if e in known})
         return self._body(tree.root, group, tree, boundary, guide, outermost=boundary == 0)
@@ -128,7 +131,9 @@ class _Drawing:
 
     def _buffer(self, buffer: Buffer, tree: Tree, boundary: int, guide: str) -> _Row:
         outer, inner = self._level(boundary), self._level(boundary + 1)
-        note = self._residence(buffer, outer.name if outer else "outside", inner.name if inner else "chip")
+        note = self._residence(
+            buffer, outer.name if outer else "outside", f"in {inner.name}" if inner else "on chip"
+        )
         shape = self._shape(buffer, tree)
         name: Span = (f"▸ {buffer.tensor}", "buffer")
         if shape is None:
@@ -139,7 +144,9 @@ class _Drawing:
         extents = ", ".join(f"{rank} {extent}" for rank, extent in shape.items())
         return _Row(guide, (name, (f"[{extents}]", "detail")), size(bits), note)
 
-    def _leaf(self, leaf: Leaf, group: Group, tree: Tree, boundary: int, guide: str, below: str) -> Iterable[_Row]:
+    def _leaf(
+        self, leaf: Leaf, group: Group, tree: Tree, boundary: int, guide: str, below: str
+    ) -> Iterable[_Row]:
         e, inner = leaf.einsum, group.inner.get(leaf.einsum)
         known = self.cascade is not None and e in self.cascade.by_name
         text = equation(self.cascade.by_name[e]) if self.cascade is not None and known else e
@@ -162,7 +169,7 @@ class _Drawing:
             return f"from {outer}{readers}"
         if len(buffer.users) == 1:
             return f"to {outer}"
-        return f"stays in {inner}" + (f", and to {outer}" if self._leaves(buffer) else "")
+        return f"stays {inner}" + (f", and to {outer}" if self._leaves(buffer) else "")
 
     def _leaves(self, buffer: Buffer) -> bool:
         """Whether a tensor of this buffer is also needed outside its group."""
@@ -190,7 +197,10 @@ class _Drawing:
         if found is None or buffer.tensor not in {a.tensor for a in (found.output, *found.inputs)}:
             return None
         inside, whole = tree.tile[user], tree.block[user]
-        return {r: (inside if r in buffer.outside else whole).get(r, 1) for r in found.access_of(buffer.tensor).ranks}
+        return {
+            r: (inside if r in buffer.outside else whole).get(r, 1)
+            for r in found.access_of(buffer.tensor).ranks
+        }
 
     def _bits(self, buffer: Buffer) -> int:
         """Width of a value; where a tensor is overwritten in place, the larger of the two widths."""

@@ -10,7 +10,8 @@ Loops are drawn once where a shared buffer forces its users to share them, and a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping as Map, Sequence
+from collections.abc import Iterable, Sequence
+from collections.abc import Mapping as Map
 from dataclasses import dataclass, field
 from math import prod
 

@@ -1,0 +1,78 @@
+"""Running a search so that Ctrl-C stops it gently and a terminal shows its progress.
+
+Solver libraries block the thread they run in, and a Python signal handler runs only in the main
+thread. So the search runs in a worker, and the main thread waits.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from exactile.formulation.problem import Problem
+from exactile.formulation.quantity_text import grouped
+from exactile.solver.engine import Control, TracePoint
+
+if TYPE_CHECKING:
+    from exactile.solver.solution import Solution
+
+_POLL_SECONDS = 0.1
+
+
+def solve(problem: Problem, engine: str, time_limit: float | None) -> Solution:
+    """`optimize`, stopped by the first Ctrl-C (the best mapping so far comes back), killed by the second."""
+    from exactile.solver.optimize import optimize
+
+    with _progress(problem) as progress:
+        control = Control(time_limit, progress)
+        return _in_worker(lambda: optimize(problem, engine, control=control), control)
+
+
+def _in_worker(work: Callable[[], Solution], control: Control) -> Solution:
+    results: list[Solution] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:
+            errors.append(error)
+
+    def interrupt(_number: int, _frame: object) -> None:
+        control.stop()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    thread = threading.Thread(target=run, name="search", daemon=True)
+    previous = signal.signal(signal.SIGINT, interrupt)
+    try:
+        thread.start()
+        while thread.is_alive():
+            thread.join(_POLL_SECONDS)
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+@contextmanager
+def _progress(problem: Problem) -> Iterator[Callable[[TracePoint], None] | None]:
+    """A line on standard error with the best value and bound so far, if that is a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+
+    name = problem.objective.minimize
+    with Console(stderr=True).status(f"searching for the least {name} …") as status:
+
+        def show(point: TracePoint) -> None:
+            best = "none" if point.incumbent is None else grouped(point.incumbent)
+            bound = "none" if point.bound is None else grouped(point.bound)
+            status.update(f"{name}: best {best}, bound {bound}, {point.seconds:.1f} s (Ctrl-C stops)")
+
+        yield show
