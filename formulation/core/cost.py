@@ -76,8 +76,7 @@ class _Tally:
         self.level_energy = dict.fromkeys((level.name for level in facts.hardware.levels), 0)
         self.tensor_energy: dict[str, int] = {}
         self.einsum_energy: dict[str, int] = {}
-        self.unit_energy: dict[str, Fraction] = {}
-        self.unit_einsum_energy: dict[str, Fraction] = {}
+        self.unit_energy: dict[str, int] = {}
         self.dram_values = self.dram_bits = self.macs = 0
         self.operations = Fraction(0)
 
@@ -130,9 +129,9 @@ class _Tally:
             if rank not in einsum.ranks:
                 points *= trip
         name = einsum.einsum.name
-        energy = points * self.facts.point_costs[name, unit].energy
-        self._charge(unit, name, energy)
-        cycles[unit] = cycles.get(unit, Fraction(0)) + descent.passes * descent.inside.cycles
+        self._charge(unit, name, points * self.facts.point_energy[name, unit])
+        busy = descent.passes * descent.inside.cycles
+        cycles[unit] = cycles[unit] + busy if unit in cycles else busy
         self.operations += points * einsum.operations
         self.macs += points if einsum.einsum.op == "mac" else 0
         return points
@@ -143,23 +142,17 @@ class _Tally:
                 f"no unit of {self.facts.hardware.name} can rescale {name} for an online statistic"
             )
         unit, cost = self.facts.correction
-        self._charge(unit.name, name, count * cost.energy)
+        self._charge(unit.name, name, int(count * cost.energy * self.facts.scale))
         lanes = unit.lanes if unit.kind == "vector" else 1
         cycles[unit.name] = cycles.get(unit.name, Fraction(0)) + count * cost.cycles / lanes
         self.operations += count
 
-    def _charge(self, unit: str, einsum: str, energy: Fraction) -> None:
-        self.unit_energy[unit] = self.unit_energy.get(unit, Fraction(0)) + energy
-        self.unit_einsum_energy[einsum] = self.unit_einsum_energy.get(einsum, Fraction(0)) + energy
+    def _charge(self, unit: str, einsum: str, energy: int) -> None:
+        self.unit_energy[unit] = self.unit_energy.get(unit, 0) + energy
+        self.einsum_energy[einsum] = self.einsum_energy.get(einsum, 0) + energy
 
     def cost(self) -> Cost:
         facts = self.facts
-        by_level = {
-            name: facts.energy(energy) for name, energy in self.level_energy.items()
-        } | self.unit_energy
-        by_einsum = dict(self.unit_einsum_energy)
-        for name, energy in self.einsum_energy.items():
-            by_einsum[name] += facts.energy(energy)
         peak: dict[str, int] = {}
         for group in self.groups:
             for level, bits in group.peak.items():
@@ -169,7 +162,7 @@ class _Tally:
         for resources in self.latencies:
             latency += (max if full else sum)(resources.values()) + facts.hardware.launch
         return Cost(
-            energy=facts.energy(sum(self.level_energy.values())) + sum(self.unit_energy.values()),
+            energy=facts.energy(sum(self.einsum_energy.values())),
             cycles=latency,
             dram_values=self.dram_values,
             dram_bits=self.dram_bits,
@@ -177,11 +170,15 @@ class _Tally:
             macs=self.macs,
             peak=peak,
             groups=tuple(self.groups),
-            energy_by_level=by_level,
-            energy_by_tensor={name: facts.energy(energy) for name, energy in self.tensor_energy.items()},
-            energy_by_einsum=by_einsum,
+            energy_by_level=_scaled(facts, self.level_energy | self.unit_energy),
+            energy_by_tensor=_scaled(facts, self.tensor_energy),
+            energy_by_einsum=_scaled(facts, self.einsum_energy),
             latency_by_group=tuple(self.latencies),
         )
+
+
+def _scaled(facts: Facts, energies: dict[str, int]) -> dict[str, Fraction]:
+    return {name: facts.energy(energy) for name, energy in energies.items()}
 
 
 class Port:
@@ -189,20 +186,22 @@ class Port:
 
     def __init__(self, level: Level) -> None:
         self.level = level
-        self.reads = Fraction(0)
-        self.writes = Fraction(0)
+        self.reads: Fraction | int = 0
+        self.writes: Fraction | int = 0
+        self.read_rate = level.read_bandwidth
+        self.write_rate = level.read_bandwidth if level.shared_port else level.write_bandwidth
 
     def add(self, moved: Traffic, bits: int, instances: int) -> None:
-        level = self.level
-        into = level.read_bandwidth if level.shared_port else level.write_bandwidth
-        if level.read_bandwidth is not None and moved.reads:
-            rate = level.read_bandwidth
-            self.reads += Fraction(moved.reads * rate.weight(bits), instances) / rate.amount
-        if into is not None and moved.writes:
-            self.writes += Fraction(moved.writes * into.weight(bits), instances) / into.amount
+        """Count traffic of `instances` instances together, in bits or values as the bandwidth is."""
+        reads = moved.reads * self.read_rate.weight(bits) if self.read_rate else 0
+        writes = moved.writes * self.write_rate.weight(bits) if self.write_rate else 0
+        self.reads += reads if instances == 1 else Fraction(reads, instances)
+        self.writes += writes if instances == 1 else Fraction(writes, instances)
 
     def cycles(self) -> Fraction:
-        return self.reads + self.writes if self.level.shared_port else max(self.reads, self.writes)
+        reads = self.reads / self.read_rate.amount if self.read_rate else Fraction(0)
+        writes = self.writes / self.write_rate.amount if self.write_rate else Fraction(0)
+        return reads + writes if self.level.shared_port else max(reads, writes)
 
 
 def _instances(descent: Descent) -> list[int]:

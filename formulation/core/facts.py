@@ -55,6 +55,7 @@ class Facts:
     barriers: tuple[Barrier, ...]
     scale: int
     level_energy: dict[tuple[str, str], tuple[int, int]]
+    point_energy: dict[tuple[str, str], int]
     point_costs: dict[tuple[str, str], OpCost]
     units: dict[str, ComputeUnit]
     correction: tuple[ComputeUnit, OpCost] | None
@@ -76,15 +77,6 @@ def facts_of(cascade: Cascade, hardware: Hardware) -> Facts:
 
 def _build(cascade: Cascade, hardware: Hardware) -> Facts:
     rates = [rate for level in hardware.levels for rate in (level.read_energy, level.write_energy)]
-    scale = lcm(1, *(rate.amount.denominator for rate in rates))
-    energy = {
-        (level.name, tensor.name): (
-            int(level.read_energy.amount * level.read_energy.weight(tensor.bits) * scale),
-            int(level.write_energy.amount * level.write_energy.weight(tensor.bits) * scale),
-        )
-        for level in hardware.levels
-        for tensor in cascade.tensors.values()
-    }
     costs = {}
     for einsum in cascade.einsums:
         for unit in hardware.compute:
@@ -98,9 +90,23 @@ def _build(cascade: Cascade, hardware: Hardware) -> Facts:
             correction = correction_unit(hardware)
         except NoUnitError:
             correction = None
+    amounts = [rate.amount for rate in rates] + [cost.energy for cost in costs.values()]
+    amounts += [correction[1].energy] if correction else []
+    scale = lcm(1, *(amount.denominator for amount in amounts))
+    energy = {
+        (level.name, tensor.name): (
+            int(level.read_energy.amount * level.read_energy.weight(tensor.bits) * scale),
+            int(level.write_energy.amount * level.write_energy.weight(tensor.bits) * scale),
+        )
+        for level in hardware.levels
+        for tensor in cascade.tensors.values()
+    }
     einsums = {einsum.name: _einsum(cascade, einsum) for einsum in cascade.einsums}
     units = {unit.name: unit for unit in hardware.compute}
-    return Facts(cascade, hardware, einsums, cascade.barriers, scale, energy, costs, units, correction)
+    points = {key: int(cost.energy * scale) for key, cost in costs.items()}
+    return Facts(
+        cascade, hardware, einsums, cascade.barriers, scale, energy, points, costs, units, correction
+    )
 
 
 def _einsum(cascade: Cascade, einsum: Einsum) -> EinsumFacts:

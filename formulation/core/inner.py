@@ -38,7 +38,7 @@ def one_pass(facts: Facts, einsum: EinsumFacts, tile: Mapping[str, int], mapping
 
 
 def unit_dims(facts: Facts, unit: ComputeUnit) -> dict[str, SpatialDim]:
-    """The spatial dimensions in front of one unit: its instances, and for a free array those of the last level."""
+    """The spatial dimensions of a unit: its instances; for a free array also those of the last level."""
     dims = {"instances": unit.instances}
     if unit.kind == "free":
         dims.update((dim.name, dim) for dim in facts.hardware.levels[-1].spatial)

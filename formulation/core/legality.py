@@ -20,7 +20,7 @@ from exactile.formulation.core import (
 from exactile.formulation.core.check_structure import label
 from exactile.formulation.core.check_units import unit_faults
 from exactile.formulation.core.facts import Facts, facts_of
-from exactile.formulation.core.occupancy import group_occupancies, size
+from exactile.formulation.core.occupancy import Occupancy, group_occupancies, size
 from exactile.formulation.core.tree import Tree, tree_of
 from exactile.formulation.hardware import Hardware
 from exactile.formulation.mapping import Group, Mapping
@@ -112,7 +112,7 @@ def _tree(facts: Facts, tree: Tree, boundary: int, mapspace: Mapspace | None) ->
 def _capacity(facts: Facts, group: Group) -> Iterator[str]:
     """The fullest moment of every bounded level of the group."""
     capacities = {level.name: level.capacity for level in facts.hardware.levels[1:]}
-    worst = {}
+    worst: dict[str, Occupancy] = {}
     for item in group_occupancies(facts, group):
         if item.level not in worst or item.bits > worst[item.level].bits:
             worst[item.level] = item

@@ -24,7 +24,7 @@ class Stage:
     """One boundary on the way of an Einsum to its unit, with what lies outside it.
 
     `passes`: temporal passes of the parent tile; `starts`: those that begin another output tile
-    (`ρ_e` included); `instances`: instances of the parent level in use.
+    (recomputation included); `instances`: instances of the parent level in use.
     """
 
     tree: Tree
