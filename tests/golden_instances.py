@@ -22,7 +22,8 @@ from exactile.formulation.problem import Mapspace
 
 OBJECTIVES = {"dram": "dram_traffic", "energy": "energy", "latency": "latency"}
 NO_COSTS: Map[str, Any] = {
-    "R": 32, "C": 32, "V": 32, "e_dr": 0, "e_dw": 0, "e_gr": 0, "e_gw": 0, "e_mac": 0, "e_ew": 0, "ew_cycles": 1,
+    "R": 32, "C": 32, "V": 32, "e_dr": 0, "e_dw": 0, "e_gr": 0, "e_gw": 0, "e_mac": 0, "e_ew": 0,
+    "ew_cycles": 1,
 }  # fmt: skip
 
 

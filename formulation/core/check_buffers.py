@@ -64,14 +64,23 @@ def _one(facts: Facts, group: Group, buffer: Buffer, level: Level, where: str) -
             continue
         places.append(group.order.index(user))
         if not any(use.tensor in inside for use in facts.einsums[user].uses):
-            yield f"{where}: {user} is listed as a user of the buffer of {name}, which it neither reads nor writes"
+            yield (
+                f"{where}: {user} is listed as a user of the buffer of {name}, which it "
+                "neither reads nor writes"
+            )
     if len(set(buffer.users)) < len(buffer.users):
         yield f"{where}: the buffer of {name} lists a user twice ({', '.join(buffer.users)})"
     elif places != sorted(places):
-        yield f"{where}: the users of the buffer of {name} ({', '.join(buffer.users)}) are not in execution order"
+        yield (
+            f"{where}: the users of the buffer of {name} ({', '.join(buffer.users)}) are "
+            "not in execution order"
+        )
     for rank in sorted(buffer.outside):
         if rank not in facts.cascade.ranks:
-            yield f"{where}: unknown rank '{rank}' outside the buffer of {name}{nearest(rank, facts.cascade.ranks)}"
+            yield (
+                f"{where}: unknown rank '{rank}' outside the buffer of "
+                f"{name}{nearest(rank, facts.cascade.ranks)}"
+            )
     yield from _index_maps(facts, group, buffer, inside, where)
 
 
@@ -95,7 +104,7 @@ def _index_maps(
 
 
 def _coverage(facts: Facts, group: Group, level: Level, where: str) -> Iterator[str]:
-    """Every use has exactly one buffer where the level holds the tensor; a fused tensor has one for all users."""
+    """One buffer per use where the level holds the tensor; a fused tensor has one for all its users."""
     cascade = facts.cascade
     boxes = [
         (buffer, stored(facts, group, buffer)) for buffer in group.buffers if buffer.tensor in cascade.tensors
@@ -133,10 +142,15 @@ def _overwriting(facts: Facts, group: Group, where: str) -> Iterator[str]:
         if base is None or target is None:
             continue
         if target not in group.order:
-            yield f"{where}: {name} cannot overwrite {target}, which is written outside the group; give it a buffer"
+            yield (
+                f"{where}: {name} cannot overwrite {target}, which is written outside the "
+                "group; give it a buffer"
+            )
             continue
         for reader in facts.cascade.consumers[target]:
             if reader.name not in group.order:
-                yield f"{where}: {name} cannot overwrite {target}, which {reader.name} outside the group reads"
+                yield (
+                    f"{where}: {name} cannot overwrite {target}, which {reader.name} outside the group reads"
+                )
             elif reader.name != name and group.order.index(reader.name) > group.order.index(name):
                 yield f"{where}: {name} overwrites {target} before {reader.name} has read it"

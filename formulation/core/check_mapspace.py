@@ -39,7 +39,10 @@ def tree_restrictions(facts: Facts, tree: Tree, mapspace: Mapspace) -> Iterator[
     for name, nest in tree.nests.items():
         foreign = [rank for rank in nest.ranks[: nest.shared] if rank not in nest.einsum.ranks]
         if foreign and not mapspace.recomputation:
-            yield f"{where}: the problem forbids recomputation, but loop {', '.join(foreign)} executes {name} again"
+            yield (
+                f"{where}: the problem forbids recomputation, but loop "
+                f"{', '.join(foreign)} executes {name} again"
+            )
         yield from _order(where, name, nest, mapspace)
         for rank, tile in mapspace.tiles.items():
             if rank in nest.einsum.ranks and nest.tile[rank] != min(tile, nest.block[rank]):
@@ -65,11 +68,13 @@ def _order(where: str, name: str, nest: Nest, mapspace: Mapspace) -> Iterator[st
     if pinned is None:
         return
     if nest.ranks != tuple(rank for rank in pinned if rank in nest.ranks):
-        yield f"{where}: the problem pins the loops of {name} to {' '.join(pinned)}, got {' '.join(nest.ranks)}"
+        yield (
+            f"{where}: the problem pins the loops of {name} to {' '.join(pinned)}, got {' '.join(nest.ranks)}"
+        )
 
 
 def _residency(facts: Facts, tree: Tree, held: Held, tensor: str, pinned: frozenset[str]) -> Iterator[str]:
-    """A pinned residency equals the given one once trip-1 loops are gone and private buffers moved outward."""
+    """Equal to the pin once trip-1 loops are gone and private buffers moved outward."""
     nest = tree.nests[held.buffer.users[0]]
     wanted = [rank for rank in nest.ranks if rank in pinned]
     depth = len(wanted)
@@ -91,6 +96,7 @@ def divisor_faults(facts: Facts, tree: Tree, boundary: int) -> Iterator[str]:
             extent = nest.block.get(rank) or facts.cascade.ranks[rank]
             if extent % nest.tile[rank]:
                 yield (
-                    f"{label(tree.group)}: {name} tiles {rank} below {above} by {nest.tile[rank]}, which does not "
+                    f"{label(tree.group)}: {name} tiles {rank} below {above} by "
+                    f"{nest.tile[rank]}, which does not "
                     f"divide {extent} (the problem asks for divisors)"
                 )

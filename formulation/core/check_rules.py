@@ -30,7 +30,8 @@ def dependency_faults(facts: Facts, tree: Tree) -> Iterator[str]:
         for rank in shared_loops(tree, producer, consumer):
             if rank in facts.einsums[producer].reduction:
                 yield (
-                    f"{label(tree.group)}: {consumer} would read partial sums of {producer}: they share loop {rank}, "
+                    f"{label(tree.group)}: {consumer} would read partial sums of "
+                    f"{producer}: they share loop {rank}, "
                     f"over which {producer} is summed"
                 )
 
@@ -45,7 +46,8 @@ def barrier_faults(facts: Facts, tree: Tree) -> Iterator[str]:
             reason = _why_row(facts, tree, barrier)
             if reason:
                 yield (
-                    f"{label(tree.group)}: {producer} and {consumer} share loop {barrier.rank}, but {reason}, so "
+                    f"{label(tree.group)}: {producer} and {consumer} share loop "
+                    f"{barrier.rank}, but {reason}, so "
                     f"{consumer} needs whole rows of {producer} over {barrier.rank}"
                 )
             elif facts.correction is None:
@@ -81,6 +83,7 @@ def recomputation_faults(facts: Facts, tree: Tree) -> Iterator[str]:
         for rank in foreign:
             if rank not in nest.ranks[: held.depth]:
                 yield (
-                    f"{where}: loop {rank} executes {name} again, but its result is kept across {rank} and would be "
+                    f"{where}: loop {rank} executes {name} again, but its result is kept "
+                    f"across {rank} and would be "
                     f"counted twice; {rank} must be outside the buffer of {held.buffer.tensor}"
                 )

@@ -1,4 +1,4 @@
-"""The shape of the loop tree: residencies are prefixes, shared loops are the same loops, subtrees are intervals."""
+"""The shape of the loop tree: residencies are prefixes, shared loops are equal, subtrees are intervals."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from exactile.formulation.core.tree import Tree
 
 
 def prefix_faults(facts: Facts, tree: Tree) -> Iterator[str]:
-    """The loops outside a buffer lead the nest of every user, the same loops in the same order with the same tile."""
+    """The loops outside a buffer lead the nests of all users, in the same order with the same tiles."""
     where = label(tree.group)
     for held in tree.held:
         buffer = held.buffer
@@ -23,26 +23,29 @@ def prefix_faults(facts: Facts, tree: Tree) -> Iterator[str]:
             inside = [rank for rank in nest.ranks if rank in buffer.outside]
             if tuple(inside) != nest.ranks[: len(inside)]:
                 yield (
-                    f"{where}: the loops outside the buffer of {buffer.tensor} ({shown}) do not lead the nest "
+                    f"{where}: the loops outside the buffer of {buffer.tensor} ({shown}) do "
+                    "not lead the nest "
                     f"of {user} ({_shown(nest.ranks)}): a buffer is allocated between two loops"
                 )
             elif len(inside) != len(leading := _outside(tree, buffer.users[0], buffer.outside)):
                 missing = (set(leading) ^ set(inside)).pop()
-                lacking = user if missing in leading else first.einsum.einsum.name
+                lacking = user if missing in leading else first.einsum.name
                 yield (
                     f"{where}: loop {missing} is outside the buffer of {buffer.tensor}, which "
                     f"{', '.join(buffer.users)} share, but {lacking} has no such loop"
                 )
             elif nest.ranks[: len(inside)] != first.ranks[: len(inside)]:
                 yield (
-                    f"{where}: {first.einsum.einsum.name} and {user} share the buffer of {buffer.tensor} but order the "
+                    f"{where}: {first.einsum.name} and {user} share the buffer of "
+                    f"{buffer.tensor} but order the "
                     f"loops outside it differently ({_shown(leading)}; {_shown(inside)})"
                 )
             else:
                 for rank in inside:
                     if nest.tile[rank] != first.tile[rank]:
                         yield (
-                            f"{where}: {first.einsum.einsum.name} and {user} share loop {rank} through {buffer.tensor} "
+                            f"{where}: {first.einsum.name} and {user} share loop "
+                            f"{rank} through {buffer.tensor} "
                             f"but with tiles of {first.tile[rank]} and {nest.tile[rank]}"
                         )
 
@@ -109,11 +112,14 @@ def connection_faults(tree: Tree) -> Iterator[str]:
                 grown = True
     apart = [name for name in order if name not in reached]
     if apart:
-        yield f"{label(tree.group)}: {', '.join(apart)} shares no buffer with {order[0]}: they must be separate groups"
+        yield (
+            f"{label(tree.group)}: {', '.join(apart)} shares no buffer with {order[0]}: "
+            "they must be separate groups"
+        )
 
 
 def spread_faults(tree: Tree) -> Iterator[str]:
-    """Users of a shared buffer are spread over the instances in the same way, and no partial result is shared."""
+    """Users of a shared buffer are spread alike over the instances, and share no partial result."""
     where = label(tree.group)
     for held in tree.held:
         if not held.shared:
@@ -125,7 +131,8 @@ def spread_faults(tree: Tree) -> Iterator[str]:
             for rank in ranks:
                 if _factors(first.factors, rank) != _factors(nest.factors, rank):
                     yield (
-                        f"{where}: {first.einsum.einsum.name} and {user} share the buffer of {held.buffer.tensor} "
+                        f"{where}: {first.einsum.name} and {user} share the buffer "
+                        f"of {held.buffer.tensor} "
                         f"but spread {rank} over the instances differently"
                     )
         written = any(user in held.tensors for user in held.buffer.users)

@@ -27,7 +27,10 @@ def cascade_faults(facts: Facts) -> Iterator[str]:
         seen: dict[str, str] = {}
         for access in (einsum.output, *einsum.inputs):
             if not access.plain:
-                yield f"{einsum.name} uses {access}: windows, shifts and constants as indices are not supported yet"
+                yield (
+                    f"{einsum.name} uses {access}: windows, shifts and constants as "
+                    "indices are not supported yet"
+                )
             if access.tensor in seen:
                 yield (
                     f"{access.tensor} is used through two index maps by {einsum.name} "
@@ -59,7 +62,10 @@ def partition_faults(facts: Facts, mapping: Mapping) -> Iterator[str]:
             yield f"Einsum {name} is in no group"
     for tensor in mapping.kept_between_groups:
         if tensor not in facts.cascade.tensors:
-            yield f"kept_between_groups names the unknown tensor '{tensor}'{nearest(tensor, facts.cascade.tensors)}"
+            yield (
+                "kept_between_groups names the unknown tensor "
+                f"'{tensor}'{nearest(tensor, facts.cascade.tensors)}"
+            )
         else:
             yield f"{tensor} is kept between groups, which is not supported yet"
 
@@ -111,13 +117,18 @@ def key_faults(facts: Facts, group: Group, boundary: int) -> Iterator[str]:
                 yield f"{where}: Einsum {name} has no {what}"
         for name in entries:
             if name not in group.order:
-                yield f"{where}: {what} given for {name}, which is not in the group{nearest(name, group.order)}"
+                yield (
+                    f"{where}: {what} given for {name}, which is not in the group{nearest(name, group.order)}"
+                )
     levels = facts.hardware.levels
     last = boundary + 2 == len(levels)
     for name in group.order:
         inner = group.inner.get(name)
         if last and isinstance(inner, Group):
-            yield f"{where}: {name} has another loop nest below {levels[-1].name}, the last level; expected a compute unit"
+            yield (
+                f"{where}: {name} has another loop nest below {levels[-1].name}, the last "
+                "level; expected a compute unit"
+            )
         elif not last and isinstance(inner, UnitMapping):
             yield (
                 f"{where}: {name} goes to unit {inner.unit} below {levels[boundary + 1].name}; "
@@ -145,7 +156,9 @@ def spatial_faults(
                 used[name] *= factor
     for name, product in used.items():
         if product > sizes[name]:
-            yield f"{who}: spatial factors over {name} multiply to {product}, but {name} has size {sizes[name]}"
+            yield (
+                f"{who}: spatial factors over {name} multiply to {product}, but {name} has size {sizes[name]}"
+            )
 
 
 def loop_faults(facts: Facts, group: Group, boundary: int, parent: Map[str, int]) -> Iterator[str]:

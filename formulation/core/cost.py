@@ -89,7 +89,7 @@ class _Tally:
         executions: dict[str, int] = {}
         cycles: dict[str, Fraction] = {}
         for descent in descents:
-            einsum = descent.einsum.einsum.name
+            einsum = descent.einsum.name
             for move in moves(facts, descent):
                 key = (names[move.level], einsum, move.tensor)
                 if move.reads or move.writes:
@@ -98,7 +98,7 @@ class _Tally:
         corrected = corrections(facts, tree)
         for name, count in corrected.items():
             self._correct(name, count, cycles)
-        instances = {descent.einsum.einsum.name: _instances(descent) for descent in descents}
+        instances = {descent.einsum.name: _instances(descent) for descent in descents}
         for (level, einsum, tensor), moved in traffic.items():
             self._transfer(level, einsum, tensor, moved)
             index = names.index(level)
@@ -128,7 +128,7 @@ class _Tally:
         for rank, trip in zip(nest.ranks[: nest.shared], nest.trips, strict=False):
             if rank not in einsum.ranks:
                 points *= trip
-        name = einsum.einsum.name
+        name = einsum.name
         self._charge(unit, name, points * self.facts.point_energy[name, unit])
         busy = descent.passes * descent.inside.cycles
         cycles[unit] = cycles[unit] + busy if unit in cycles else busy

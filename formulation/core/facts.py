@@ -37,6 +37,10 @@ class EinsumFacts:
     points: int
     operations: Fraction
 
+    @property
+    def name(self) -> str:
+        return self.einsum.name
+
     def ranks_of(self, tensor: str) -> tuple[str, ...]:
         """`R(X)` as this Einsum indexes it; `KeyError` if it does not use the tensor."""
         for use in self.uses:

@@ -27,7 +27,7 @@ class Pass:
 def one_pass(facts: Facts, einsum: EinsumFacts, tile: Mapping[str, int], mapping: UnitMapping) -> Pass:
     """What one tile costs on its unit; `tile` has the extents of all ranks of the Einsum."""
     unit = facts.units[mapping.unit]
-    per_step = facts.point_costs[einsum.einsum.name, unit.name].cycles
+    per_step = facts.point_costs[einsum.name, unit.name].cycles
     if unit.kind == "systolic":
         moves, steps = _systolic(facts, einsum, tile, mapping, unit)
     elif unit.kind == "free":

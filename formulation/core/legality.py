@@ -87,7 +87,10 @@ def _boundary(
         inner = group.inner[name]
         if isinstance(inner, Group):
             if inner.order != (name,) and len(inner.order) < 2:
-                yield f"{label(group)}: the loop nest below {name} is one of {', '.join(inner.order) or 'nothing'}"
+                yield (
+                    f"{label(group)}: the loop nest below {name} is one of "
+                    f"{', '.join(inner.order) or 'nothing'}"
+                )
             else:
                 yield from _boundary(facts, inner, boundary + 1, tree.nests[name].tile, mapspace)
 

@@ -83,7 +83,7 @@ def moves(facts: Facts, descent: Descent) -> Iterator[Move]:
     for use, amount in zip(descent.einsum.uses, descent.inside.moves, strict=True):
         parent = 0
         for level, stage in enumerate(descent.stages, 1):
-            held = stage.tree.holder(descent.einsum.einsum.name, use.tensor)
+            held = stage.tree.holder(descent.einsum.name, use.tensor)
             if held is not None:
                 if not (level == 1 and held.shared):
                     yield from _across(facts, descent, use, parent, level, held)
@@ -107,7 +107,7 @@ def _shared(facts: Facts, descent: Descent, use: Use, held: Held) -> Iterator[Mo
             size = facts.cascade.tensors[use.tensor].size
             yield Move(0, use.tensor, 0, size)
             yield Move(1, use.tensor, size, 0)
-    elif use.tensor not in tree.nests and held.buffer.users[0] == descent.einsum.einsum.name:
+    elif use.tensor not in tree.nests and held.buffer.users[0] == descent.einsum.name:
         yield from _across(facts, descent, use, 0, 1, held)
 
 

@@ -96,14 +96,14 @@ def tree_of(facts: Facts, group: Group, parent: Map[str, int]) -> Tree:
 
 
 def _nest(einsum: EinsumFacts, group: Group, parent: Map[str, int]) -> Nest:
-    factors = group.spatial.get(einsum.einsum.name, {})
+    factors = group.spatial.get(einsum.name, {})
     block = {rank: parent[rank] for rank in einsum.ranks}
     for rank, dims in factors.items():
         for factor in dims.values():
             block[rank] = -(-block[rank] // factor)
     tile = dict(block)
     ranks, trips = [], []
-    for loop in group.nests[einsum.einsum.name]:
+    for loop in group.nests[einsum.name]:
         extent = block.get(loop.rank) or parent[loop.rank]
         trip = -(-extent // loop.tile)
         if trip > 1:
