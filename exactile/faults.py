@@ -28,4 +28,5 @@ class LoadError(InputError):
     faults: tuple[FileFault, ...]
 
     def __init__(self, faults: Iterable[FileFault]) -> None:
-        super().__init__(sorted(dict.fromkeys(faults), key=lambda fault: (fault.file, fault.line or 0)))
+        ordered = sorted(dict.fromkeys(faults), key=lambda fault: (fault.file, fault.line or 0))
+        super().__init__(ordered)

@@ -10,15 +10,25 @@ from exactile.catalogue import Kind
 from exactile.faults import FileFault, LoadError
 from exactile.formulation.cascade import Cascade
 from exactile.formulation.consistency import misfits
+from exactile.formulation.faults import shown
 from exactile.formulation.hardware import Hardware
 from exactile.formulation.problem import Problem
 from exactile.machine import build_hardware
+from exactile.mapping_file import dump_mapping, load_mapping, mapping_data
 from exactile.overrides import apply, parse_override
 from exactile.problem_form import ProblemForm, build_cascade, build_mapspace, build_objective
-from exactile.quantities import shown
 from exactile.references import display, follow, resolve, unknown
 from exactile.schema import locate, validate
 from exactile.yaml_source import Node, read_file
+
+__all__ = [
+    "dump_mapping",
+    "load_hardware",
+    "load_mapping",
+    "load_problem",
+    "load_workload",
+    "mapping_data",
+]
 
 PathLike = str | os.PathLike[str]
 PARTS: tuple[Kind, ...] = ("workload", "hardware")

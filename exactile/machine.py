@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WrapValidator, field_validator, model_validator
 
@@ -49,8 +49,7 @@ def _energy(read: Callable[[object], tuple[Result, str]], value: object, info: V
 
 
 def _context(info: ValidationInfo) -> dict[str, Any]:
-    context: dict[str, Any] = info.context
-    return context
+    return cast(dict[str, Any], info.context)
 
 
 def _energy_rate(value: object, info: ValidationInfo) -> Rate:
@@ -179,7 +178,8 @@ def build_hardware(node: Node, prefix: Keys) -> tuple[Hardware | None, list[File
     form, faults = validate(MachineForm, node, prefix, context)
     energies: dict[str, object] = context["energies"]
     if len(energies) > 1:
-        message = f"energies with a unit ({energies['pJ']}) and unit-free ones ({energies['1']}) cannot be mixed in one machine"
+        with_unit, without = energies["pJ"], energies["1"]
+        message = f"energies with a unit ({with_unit}) and without ({without}) cannot be mixed in one machine"
         faults.append(locate(node, prefix, _find(node, energies["1"]), message))
     faults += _part_faults(node, prefix)
     if form is None or faults:

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 from exactile import quantities
 from exactile.faults import FileFault
 from exactile.formulation.cascade import Cascade
-from exactile.formulation.faults import InputError, nearest
+from exactile.formulation.faults import InputError, nearest, shown
 from exactile.formulation.hardware import Hardware
 from exactile.formulation.problem import QUANTITIES, Mapspace, Objective
 from exactile.quantities import QuantityError
@@ -173,7 +173,8 @@ def build_mapspace(node: Node, prefix: Keys) -> tuple[Mapspace | None, list[File
             faults += more
             fusion = None if listed is None else tuple(tuple(group) for group in listed.fusion)
         else:
-            message = f"expected free, none or a list of groups like [[S, P, O]], got {quantities.shown(groups.plain())}"
+            got = shown(groups.plain())
+            message = f"expected free, none or a list of groups like [[S, P, O]], got {got}"
             faults.append(locate(node, prefix, ("fusion",), message))
     if form is None or faults:
         return None, faults

@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from exactile.formulation.faults import nearest
+from exactile.formulation.faults import nearest, shown
 from exactile.formulation.hardware import Rate
 
 if TYPE_CHECKING:
@@ -48,7 +48,10 @@ _NUMBER = re.compile(
     r"\s*([+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,3})?)(?![\w.])\s*(.*?)\s*\Z", re.DOTALL
 )
 _UNIT = re.compile(r"(?:[^\W\d_]+|/|\*|\s){1,40}\Z")
-_NAMES = ("bit", "B", "KiB", "MiB", "GiB", "kB", "MB", "GB", "value", "op", "cycle", "s", "ms", "us", "ns", "Hz", "MHz", "GHz", "J", "mJ", "uJ", "nJ", "pJ", "fJ")  # fmt: skip
+_NAMES = (
+    *("bit", "B", "KiB", "MiB", "GiB", "kB", "MB", "GB", "value", "op", "cycle"),
+    *("s", "ms", "us", "ns", "Hz", "MHz", "GHz", "J", "mJ", "uJ", "nJ", "pJ", "fJ"),
+)
 _PICO = Fraction(10) ** 12
 
 Dimension = frozenset[tuple[str, int]]
@@ -90,7 +93,7 @@ def _unit(text: str) -> Amount:
         base = quantity.to_base_units()
     except Exception as error:  # pint raises many kinds, its tokenizer's among them
         raise QuantityError(f"cannot read the unit '{text}'") from error
-    exponents = {name.strip("[]"): int(power) for name, power in base.dimensionality.items()}
+    exponents = {name.strip("[]"): int(str(power)) for name, power in base.dimensionality.items()}
     number = Fraction(base.magnitude) * _PICO ** exponents.get("joule", 0)
     return Amount(number, frozenset(exponents.items()))
 
@@ -135,23 +138,6 @@ def _read(
             f"expected {expected}{' above zero' if least is None else ', not negative'}, got {shown(value)}"
         )
     return amount
-
-
-def shown(value: object) -> str:
-    """A value as a message shows it: short, whatever it is."""
-    match value:
-        case None:
-            return "nothing"
-        case bool():
-            return f"{str(value).lower()} (a YAML boolean)"
-        case dict():
-            return "a mapping"
-        case list() | tuple():
-            return "a list"
-        case str():
-            return f"'{value}'" if len(value) <= 60 else f"'{value[:57]}…'"
-    text = str(value)
-    return text if len(text) <= 30 else f"{text[:12]}… ({len(text)} digits)"
 
 
 def frequency(value: object) -> Fraction:
@@ -224,7 +210,10 @@ def _cycles(amount: Amount, clock: Fraction | None, value: object, power: int) -
 
 
 def limit(quantity: str, value: object, energy_unit: str, clock: Fraction | None) -> Fraction:
-    """The bound of an objective in its base unit: bytes, the machine's energy unit, cycles, their product, operations."""
+    """The bound of an objective in its base unit.
+
+    Bytes, the machine's energy unit, cycles, energy times cycles, operations.
+    """
     joules = {"joule": 1} if energy_unit == "pJ" else {}
     match quantity:
         case "dram_traffic":

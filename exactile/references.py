@@ -8,8 +8,7 @@ from pathlib import Path
 from exactile import catalogue
 from exactile.catalogue import Kind
 from exactile.faults import LoadError
-from exactile.formulation.faults import nearest
-from exactile.quantities import shown
+from exactile.formulation.faults import nearest, shown
 from exactile.yaml_source import Keys, Node, read_file
 
 

@@ -14,8 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from exactile.faults import FileFault
-from exactile.formulation.faults import nearest
-from exactile.quantities import shown
+from exactile.formulation.faults import nearest, shown
 from exactile.yaml_source import Keys, Node
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -42,9 +41,8 @@ def _name(value: object) -> str:
 
 def _count(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 2**40:
-        raise refuse(
-            f"expected a positive integer{' below 2^40' if isinstance(value, int) and value > 1 else ''}, got {shown(value)}"
-        )
+        limit = " up to 2^40" if isinstance(value, int) and value > 1 else ""
+        raise refuse(f"expected a positive integer{limit}, got {shown(value)}")
     return value
 
 

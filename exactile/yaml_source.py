@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,11 +63,12 @@ class Node:
 
     def size(self) -> int:
         """The number of values in the tree, aliases expanded."""
+        below: Iterable[Node] = ()
         if isinstance(self.value, Mapping):
-            return 1 + sum(node.size() for node in self.value.values())
-        if isinstance(self.value, tuple):
-            return 1 + sum(node.size() for node in self.value)
-        return 1
+            below = self.value.values()
+        elif isinstance(self.value, tuple):
+            below = self.value
+        return 1 + sum(node.size() for node in below)
 
 
 def read_file(path: str | os.PathLike[str]) -> Node:

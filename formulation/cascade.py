@@ -6,17 +6,21 @@ checked when the constructor returns, or `InputError` names every fault.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
+from math import prod
 from typing import Any, get_args
 
-from exactile.formulation.einsum import BarrierMode, Einsum, Role, Tensor
-from exactile.formulation.equation import EquationError, bad_rank_name, default_op, parse
-from exactile.formulation.faults import Fault, InputError, nearest
+from exactile.formulation.einsum import Access, BarrierMode, Einsum, Index, Role, Tensor
+from exactile.formulation.entries import ROW_OPS, read_einsum
+from exactile.formulation.equation import bad_rank_name
+from exactile.formulation.faults import Fault, InputError, nearest, shown
 
-EINSUM_KEYS = ("einsum", "op", "cost", "unit", "reduce", "in_place", "over", "mode")
+# beyond any layer of a real network, and still exact in 64 bits where counts are screened
+MAX_EXTENT = 2**40
+MAX_POINTS = 2**62
+MAX_BITS = 4096
 TENSOR_KEYS = ("bits", "role", "row", "online", "corrects")
 
 
@@ -66,14 +70,15 @@ class Cascade:
         self.ranks = dict(ranks)
         self.generational = generational
         faults += _rank_faults(self.ranks)
-        self.einsums = tuple(_einsums(einsums, faults))
-        faults += _graph_faults(self.ranks, self.einsums, unread=len(self.einsums) < len(einsums))
+        read = list(_read(einsums, faults))
+        self.einsums = tuple(einsum for _, einsum in read)
+        complete = len(read) == len(einsums)
+        faults += _graph_faults(self.ranks, read, complete)
+        faults += _declaration_faults(read, tensors or {}, bits, complete)
+        faults += _generation_faults(self.ranks, self.einsums, generational)
         if faults:
             raise InputError(faults)
-        self.tensors = _tensors(self.ranks, self.einsums, tensors or {}, bits, faults)
-        faults += _einsum_faults(self)
-        if faults:
-            raise InputError(faults)
+        self.tensors = _tensors(self.ranks, self.einsums, tensors or {}, bits)
 
     def __repr__(self) -> str:
         return f"Cascade({self.name!r}, ranks={dict(self.ranks)}, einsums={[e.name for e in self.einsums]})"
@@ -104,112 +109,51 @@ class Cascade:
 
     def points(self, einsum: Einsum) -> int:
         """Size of the iteration space, exact."""
-        total = 1
-        for rank in einsum.ranks:
-            total *= self.ranks[rank]
-        return total
+        return prod(self.ranks[rank] for rank in einsum.ranks)
 
 
-def _rank_faults(ranks: Mapping[str, Any]) -> Iterable[Fault]:
+def _rank_faults(ranks: Mapping[str, Any]) -> Iterator[Fault]:
     if not ranks:
         yield Fault(("ranks",), "expected at least one rank with its extent, got none")
     for rank, extent in ranks.items():
-        reason = bad_rank_name(str(rank)) if not isinstance(rank, bool) else "a YAML boolean cannot be a rank (quote it)"
+        reason = bad_rank_name(str(rank))
         if reason:
             yield Fault(("ranks", rank), reason)
         if isinstance(extent, bool) or not isinstance(extent, int) or extent < 1:
-            yield Fault(("ranks", rank), f"expected a positive integer, got {extent}")
+            yield Fault(("ranks", rank), f"expected a positive integer, got {shown(extent)}")
+        elif extent > MAX_EXTENT:
+            yield Fault(("ranks", rank), f"expected an extent up to 2^40, got {shown(extent)}")
 
 
-def _einsums(specs: Sequence[Any], faults: list[Fault]) -> Iterable[Einsum]:
+def _read(specs: Sequence[Any], faults: list[Fault]) -> Iterator[tuple[int, Einsum]]:
+    """Every Einsum that has an equation, with its position."""
     for position, spec in enumerate(specs):
-        if isinstance(spec, Einsum):
-            yield spec
-            continue
-        path = ("einsums", position)
-        entry = {"einsum": spec} if isinstance(spec, str) else spec
-        if not isinstance(entry, Mapping) or not isinstance(entry.get("einsum"), str):
-            faults.append(Fault(path, f"expected an equation or a mapping with the key 'einsum', got {spec!r}"))
-            continue
-        for key in entry:
-            if key not in EINSUM_KEYS:
-                faults.append(Fault((*path, key), f"unknown key{nearest(str(key), EINSUM_KEYS)}"))
-        try:
-            yield _einsum(entry)
-        except EquationError as error:
-            faults.append(Fault(path, str(error)))
-        except InputError as error:
-            faults += [Fault((*path, *fault.path), fault.message) for fault in error.faults]
+        einsum, found = read_einsum(spec)
+        faults += [Fault(("einsums", position, *fault.path), fault.message) for fault in found]
+        if einsum is not None:
+            yield position, einsum
     if not specs:
         faults.append(Fault(("einsums",), "expected at least one Einsum, got none"))
 
 
-def _einsum(entry: Mapping[str, Any]) -> Einsum:
-    output, expression = parse(entry["einsum"])
-    faults: list[Fault] = []
-
-    def choice(key: str, allowed: tuple[str, ...]) -> Any:
-        value = entry.get(key)
-        if value is not None and value not in allowed:
-            faults.append(Fault((key,), f"expected {' or '.join(allowed)}, got {value!r}{nearest(str(value), allowed)}"))
-        return value
-
-    op = entry.get("op") or default_op(output, expression)
-    cost: dict[str, Fraction] = {}
-    declared = entry.get("cost", {op: 1})
-    if not isinstance(declared, Mapping):
-        faults.append(Fault(("cost",), f"expected operations per point by op, got {declared!r}"))
-        declared = {}
-    for name, count in declared.items():
-        try:
-            cost[str(name)] = Fraction(str(count))
-            if cost[str(name)] < 0:
-                raise ValueError
-        except ValueError:
-            faults.append(Fault(("cost", str(name)), f"expected a count of operations, got {count!r}"))
-    mode = choice("mode", get_args(BarrierMode))
-    over = entry.get("over")
-    if mode is not None and over is None:
-        faults.append(Fault(("mode",), "expected 'over' (the rank of the statistic) beside 'mode'"))
-    if over is not None and mode is None:
-        mode = "row"
-    einsum = Einsum(
-        output, expression, str(op), cost, choice("reduce", ("sum", "max")) or "sum",
-        None, over, mode, entry.get("unit"),
-    )
-    in_place = entry.get("in_place")
-    if in_place:
-        same = [a.tensor for a in einsum.inputs if a.indices == output.indices and a.tensor != output.tensor]
-        target = same[0] if in_place is True and same else in_place
-        if target not in same or einsum.reduction or not output.plain:
-            faults.append(Fault(("in_place",), f"expected an input with the ranks of {output} to overwrite, got {in_place}"))
-        einsum = Einsum(output, expression, einsum.op, cost, einsum.reduce, str(target), over, mode, einsum.unit)
-    if faults:
-        raise InputError(faults)
-    return einsum
-
-
-def _graph_faults(ranks: Mapping[str, int], einsums: Sequence[Einsum], unread: bool) -> Iterable[Fault]:
-    """Unknown ranks, tensors written twice, unequal numbers of indices, and cycles."""
+def _graph_faults(
+    ranks: Mapping[str, int], read: Sequence[tuple[int, Einsum]], complete: bool
+) -> Iterator[Fault]:
+    """Each Einsum by itself; tensors written twice, unequal numbers of indices, and cycles."""
     written: dict[str, int] = {}
     dimensions: dict[str, tuple[int, str]] = {}
-    for position, einsum in enumerate(einsums):
+    for position, einsum in read:
         path = ("einsums", position)
+        yield from _einsum_faults(ranks, einsum, path)
         for access in (einsum.output, *einsum.inputs):
-            for rank in access.ranks:
-                if rank not in ranks:
-                    yield Fault(path, f"unknown rank '{rank}' in {access}{nearest(rank, ranks)}")
             count, first = dimensions.setdefault(access.tensor, (len(access.indices), str(access)))
             if count != len(access.indices):
                 yield Fault(path, f"expected {count} indices of {access.tensor} as in {first}, got {access}")
-        if not einsum.inputs:
-            yield Fault(path, f"expected at least one tensor on the right of {einsum.output}, got none")
         if einsum.name in written:
-            yield Fault(path, f"tensor {einsum.name} is written twice (first by Einsum {written[einsum.name]})")
+            message = f"tensor {einsum.name} is written twice (first by Einsum {written[einsum.name]})"
+            yield Fault(path, message)
         written.setdefault(einsum.name, position)
-    if unread:
-        return
-    for position, einsum in enumerate(einsums):
+    for position, einsum in read if complete else ():
         for access in einsum.inputs:
             if written.get(access.tensor, -1) >= position and not _state(access):
                 yield Fault(
@@ -219,7 +163,33 @@ def _graph_faults(ranks: Mapping[str, int], einsums: Sequence[Einsum], unread: b
                 )
 
 
-def _state(access: Any) -> bool:
+def _einsum_faults(ranks: Mapping[str, int], einsum: Einsum, path: tuple[str | int, ...]) -> Iterator[Fault]:
+    """What is wrong with one Einsum whatever the others are."""
+    unknown = [rank for rank in einsum.ranks if rank not in ranks]
+    for rank in unknown:
+        where = next(a for a in (einsum.output, *einsum.inputs) if rank in a.ranks)
+        yield Fault(path, f"unknown rank '{rank}' in {where}{nearest(rank, ranks)}")
+    if not einsum.inputs:
+        yield Fault(path, f"expected at least one tensor on the right of {einsum.output}, got none")
+        return
+    missing = [r for r in einsum.output.ranks if all(r not in a.ranks for a in einsum.inputs)]
+    if missing:
+        yield Fault(path, f"rank {missing[0]} of {einsum.output} is in no input: nothing varies over it")
+    if einsum.over is not None and einsum.over not in einsum.ranks:
+        known = ", ".join(einsum.ranks)
+        yield Fault((*path, "over"), f"expected a rank of {einsum.name} ({known}), got {shown(einsum.over)}")
+    if einsum.op in ROW_OPS and einsum.over is None:
+        yield Fault(
+            path, f"{einsum.op} needs the rank it runs along, like 'over: n' (and 'mode': row or online)"
+        )
+    extents = [ranks[rank] for rank in einsum.ranks if rank not in unknown]
+    if all(isinstance(extent, int) and 0 < extent <= MAX_EXTENT for extent in extents):
+        points = prod(extents)
+        if points > MAX_POINTS:
+            yield Fault(path, f"{einsum.name} has {shown(points)} points, expected at most 2^62")
+
+
+def _state(access: Access) -> bool:
     """A read of an earlier generation, `H[i-1]`, is no cycle."""
     return any(index.offset < 0 for index in access.indices)
 
@@ -229,48 +199,103 @@ def _tensors(
     einsums: Sequence[Einsum],
     declared: Mapping[str, Mapping[str, Any]],
     bits: int,
-    faults: list[Fault],
 ) -> dict[str, Tensor]:
-    accesses = {}
-    for einsum in einsums:
-        for access in (einsum.output, *einsum.inputs):
-            accesses.setdefault(access.tensor, access)
+    """Every tensor that the Einsums use, with what is declared about it (checked before)."""
     written = {einsum.name for einsum in einsums}
     read = {access.tensor for einsum in einsums for access in einsum.inputs}
-    for name in declared:
-        if name not in accesses:
-            faults.append(Fault(("tensors", name), f"no Einsum uses a tensor of this name{nearest(name, accesses)}"))
-    if isinstance(bits, bool) or not isinstance(bits, int) or bits < 1:
-        faults.append(Fault(("bits",), f"expected a positive integer, got {bits!r}"))
     tensors: dict[str, Tensor] = {}
-    for name, access in accesses.items():
-        entry = declared.get(name, {})
-        if not isinstance(entry, Mapping):
-            faults.append(Fault(("tensors", name), f"expected a mapping, got {entry!r}"))
-            entry = {}
+    for name, access in _accesses(einsums).items():
+        entry = declared.get(name) or {}
         default: Role = "input" if name not in written else "intermediate" if name in read else "output"
-        faults += _tensor_faults(name, entry, name in written, access.ranks, accesses)
-        shape = tuple(_extent(index, ranks) for index in access.indices)
         tensors[name] = Tensor(
-            name, shape, entry.get("bits", bits), entry.get("role", default),
-            entry.get("row"), entry.get("online"), entry.get("corrects"),
+            name,
+            tuple(_extent(index, ranks) for index in access.indices),
+            entry.get("bits", bits),
+            entry.get("role", default),
+            entry.get("row"),
+            entry.get("online"),
+            entry.get("corrects"),
         )
     return tensors
 
 
+def _accesses(einsums: Sequence[Einsum]) -> dict[str, Access]:
+    """The first access of each tensor."""
+    found: dict[str, Access] = {}
+    for einsum in einsums:
+        for access in (einsum.output, *einsum.inputs):
+            found.setdefault(access.tensor, access)
+    return found
+
+
+def _declaration_faults(
+    read: Sequence[tuple[int, Einsum]], declared: Mapping[str, Any], bits: object, complete: bool
+) -> Iterator[Fault]:
+    """What is declared about tensors; names are judged only if every Einsum could be read."""
+    einsums = [einsum for _, einsum in read]
+    accesses = _accesses(einsums)
+    written = {einsum.name for einsum in einsums}
+    if not _width(bits):
+        yield Fault(("bits",), f"expected a positive integer up to {MAX_BITS}, got {shown(bits)}")
+    for name, entry in declared.items():
+        if name not in accesses:
+            if complete:
+                hint = nearest(name, accesses)
+                yield Fault(("tensors", name), f"no Einsum uses a tensor of this name{hint}")
+        elif entry is not None and not isinstance(entry, Mapping):
+            yield Fault(("tensors", name), f"expected a mapping, got {shown(entry)}")
+        elif entry is not None:
+            yield from _tensor_faults(name, entry, name in written, accesses[name].ranks, accesses)
+    for position, einsum in read if complete else ():
+        overwritten = einsum.in_place
+        if overwritten is None:
+            continue
+        later = [user for at, user in read if at > position and user.inputs and _reads(user, overwritten)]
+        entry = declared.get(overwritten)
+        output = isinstance(entry, Mapping) and entry.get("role") == "output"
+        if later or output:
+            message = f"{overwritten} is still needed after {einsum.name} and cannot be overwritten"
+            yield Fault(("einsums", position, "in_place"), message)
+
+
+def _reads(einsum: Einsum, tensor: str) -> bool:
+    return any(access.tensor == tensor for access in einsum.inputs)
+
+
+def _width(bits: object) -> bool:
+    return isinstance(bits, int) and not isinstance(bits, bool) and 1 <= bits <= MAX_BITS
+
+
+def _generation_faults(
+    ranks: Mapping[str, int], einsums: Sequence[Einsum], generational: tuple[str, str] | None
+) -> Iterator[Fault]:
+    if generational is None:
+        return
+    rank, state = generational
+    path = ("generational",)
+    if rank not in ranks:
+        yield Fault((*path, "rank"), f"unknown rank '{rank}'{nearest(rank, ranks)}")
+    written = [einsum.name for einsum in einsums]
+    if state not in written:
+        yield Fault((*path, "state"), f"no Einsum writes a tensor '{state}'{nearest(state, written)}")
+
+
 def _tensor_faults(
     name: str, entry: Mapping[str, Any], written: bool, ranks: Sequence[str], known: Iterable[str]
-) -> Iterable[Fault]:
+) -> Iterator[Fault]:
     path = ("tensors", name)
     for key in entry:
         if key not in TENSOR_KEYS:
             yield Fault((*path, key), f"unknown key{nearest(str(key), TENSOR_KEYS)}")
-    width = entry.get("bits", 1)
-    if isinstance(width, bool) or not isinstance(width, int) or width < 1:
-        yield Fault((*path, "bits"), f"expected a positive integer, got {width!r}")
+    if not _width(entry.get("bits", 1)):
+        message = f"expected a positive integer up to {MAX_BITS}, got {shown(entry['bits'])}"
+        yield Fault((*path, "bits"), message)
     role = entry.get("role")
     if role is not None and role not in get_args(Role):
-        yield Fault((*path, "role"), f"expected one of {', '.join(get_args(Role))}, got {role!r}{nearest(str(role), get_args(Role))}")
+        yield Fault(
+            (*path, "role"),
+            f"expected one of {', '.join(get_args(Role))}, got {role!r}{nearest(str(role), get_args(Role))}",
+        )
     elif role in ("input", "weight") and written:
         yield Fault((*path, "role"), f"{name} is written by an Einsum and cannot be an {role}")
     elif role in ("output", "intermediate") and not written:
@@ -279,32 +304,19 @@ def _tensor_faults(
         if entry.get(key) is not None and entry[key] not in ranks:
             yield Fault((*path, key), f"expected a rank of {name} ({', '.join(ranks)}), got {entry[key]!r}")
     corrects = entry.get("corrects")
-    if corrects is not None and corrects not in known:
-        yield Fault((*path, "corrects"), f"unknown tensor '{corrects}'{nearest(str(corrects), known)}")
+    if corrects is not None and corrects not in list(known):
+        message = f"unknown tensor {shown(corrects)}{nearest(str(corrects), known)}"
+        yield Fault((*path, "corrects"), message)
 
 
-def _extent(index: Any, ranks: Mapping[str, int]) -> int:
+def _extent(index: Index, ranks: Mapping[str, int]) -> int:
     """Extent of one dimension of a tensor: the span of its index map."""
     if not index.terms:
         return 1
     return 1 + sum(abs(c) * (ranks[rank] - 1) for rank, c in index.terms)
 
 
-def _einsum_faults(cascade: Cascade) -> Iterable[Fault]:
-    for position, einsum in enumerate(cascade.einsums):
-        path = ("einsums", position)
-        missing = [r for r in einsum.output.ranks if all(r not in a.ranks for a in einsum.inputs)]
-        if missing:
-            yield Fault(path, f"rank {missing[0]} of {einsum.output} is in no input: nothing varies over it")
-        if einsum.over is not None and einsum.over not in einsum.ranks:
-            yield Fault((*path, "over"), f"expected a rank of {einsum.name} ({', '.join(einsum.ranks)}), got {einsum.over!r}")
-        if einsum.in_place:
-            later = cascade.consumers[einsum.in_place]
-            if later[-1] is not einsum or cascade.tensors[einsum.in_place].role == "output":
-                yield Fault((*path, "in_place"), f"{einsum.in_place} is still needed after {einsum.name} and cannot be overwritten")
-
-
-def _barriers(cascade: Cascade) -> Iterable[Barrier]:
+def _barriers(cascade: Cascade) -> Iterator[Barrier]:
     for tensor in cascade.tensors.values():
         if tensor.row is not None:
             yield Barrier(tensor.name, tensor.row, "row")

@@ -136,10 +136,8 @@ def _fusion_faults(cascade: Cascade, mapspace: Mapspace) -> Iterator[Fault]:
         where = (*path, position)
         apart = _unconnected(cascade, mapspace, group)
         if apart:
-            yield Fault(
-                where,
-                f"the group [{', '.join(group)}] is not connected: {', '.join(apart)} and the rest share no tensor that may be fused",
-            )
+            names = f"[{', '.join(group)}] is not connected: {', '.join(apart)}"
+            yield Fault(where, f"the group {names} and the rest share no tensor that may be fused")
         if not mapspace.fused_outputs:
             yield from _leaving(cascade, group, where)
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 import ast
 import keyword
 from fractions import Fraction
+from math import isfinite
 
 from exactile.formulation.einsum import Access, Constant, Expression, Index, Operation, Read, reads
+from exactile.formulation.faults import shown
 
 YAML_BOOLEANS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false"})
+MAX_LENGTH = 500
 _BINARY: dict[type[ast.operator], str] = {ast.Mult: "mul", ast.Add: "add", ast.Sub: "sub", ast.Div: "div"}
 
 
@@ -33,17 +36,23 @@ def bad_rank_name(name: str) -> str | None:
 
 def parse(text: str) -> tuple[Access, Expression]:
     """The output access and the right-hand side of an equation. Raises `EquationError`."""
+    expected = f"expected one equation like 'Z[m,n] = A[m,k] * B[k,n]', got {shown(text)}"
+    if len(text) > MAX_LENGTH:
+        raise EquationError(f"{expected}: longer than {MAX_LENGTH} characters")
     try:
         module = ast.parse(text.strip(), mode="exec")
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        words = [w for w in ("in", "is", "as", "if", "or", "and", "not", "for") if _subscripted(text, w)]
+        words = [word for word in keyword.kwlist if _subscripted(text, word)]
         hint = f" ('{words[0]}' is a Python keyword and cannot be a rank)" if words else ""
-        detail = error.msg if isinstance(error, SyntaxError) else str(error)
-        raise EquationError(f"expected one equation like 'Z[m,n] = A[m,k] * B[k,n]', got '{text}': {detail}{hint}") from None
+        detail = error.msg if isinstance(error, SyntaxError) else "nested too deeply"
+        raise EquationError(f"{expected}: {detail}{hint}") from None
     match module.body:
         case [ast.Assign(targets=[target], value=value)]:
-            return _access(target), _expression(value)
-    raise EquationError(f"expected one equation like 'Z[m,n] = A[m,k] * B[k,n]', got '{text}'")
+            try:
+                return _access(target), _expression(value)
+            except RecursionError:
+                raise EquationError(f"{expected}: nested too deeply") from None
+    raise EquationError(expected)
 
 
 def _subscripted(text: str, word: str) -> bool:
@@ -88,7 +97,9 @@ def _linear(node: ast.expr) -> tuple[dict[str, int], int]:
             for (terms, offset), (others, factor) in ((one, two), (two, one)):
                 if not others:
                     return {rank: c * factor for rank, c in terms.items()}, offset * factor
-    raise EquationError(f"expected an index (a rank, 'i-1', 'p+2*s' or a constant), got '{ast.unparse(node)}'")
+    raise EquationError(
+        f"expected an index (a rank, 'i-1', 'p+2*s' or a constant), got '{ast.unparse(node)}'"
+    )
 
 
 def _expression(node: ast.expr) -> Expression:
@@ -96,7 +107,7 @@ def _expression(node: ast.expr) -> Expression:
         case ast.Name() | ast.Subscript():
             return Read(_access(node))
         case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
-            return Constant(Fraction(str(number)))
+            return Constant(_fraction(number))
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return Operation("neg", (_expression(operand),))
         case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _BINARY:
@@ -104,6 +115,12 @@ def _expression(node: ast.expr) -> Expression:
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if arguments:
             return Operation(name, tuple(_expression(argument) for argument in arguments))
     raise EquationError(f"expected a product, sum or call of tensors, got '{ast.unparse(node)}'")
+
+
+def _fraction(number: int | float) -> Fraction:
+    if isinstance(number, float) and not isfinite(number):
+        raise EquationError(f"expected a finite number, got {number}")
+    return Fraction(str(number)) if isinstance(number, float) else Fraction(number)
 
 
 def default_op(output: Access, expression: Expression) -> str:

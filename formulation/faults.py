@@ -22,9 +22,28 @@ class Fault:
 class InputError(ValueError):
     """Bad input, with every fault found."""
 
+    faults: tuple[Fault, ...]
+
     def __init__(self, faults: Iterable[Fault]) -> None:
         self.faults = tuple(faults)
         super().__init__("\n".join(map(str, self.faults)))
+
+
+def shown(value: object) -> str:
+    """A value as a message shows it: short, whatever it is."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return f"{str(value).lower()} (a YAML boolean)"
+        case dict():
+            return "a mapping"
+        case list() | tuple():
+            return "a list"
+        case str():
+            return f"'{value}'" if len(value) <= 60 else f"'{value[:57]}…'"
+    text = str(value)
+    return text if len(text) <= 30 else f"{text[:12]}… ({len(text)} digits)"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -1,7 +1,7 @@
 """The hash of a problem: what a mapping file carries to say which problem it is for.
 
-It covers what decides whether a mapping is legal and what it costs: cascade, machine and mapspace. Names of the
-cascade and the machine, sources and the objective are left out.
+It covers what decides whether a mapping is legal and what it costs: cascade, machine and mapspace. Names
+of the cascade and the machine, sources and the objective are left out.
 """
 
 from __future__ import annotations

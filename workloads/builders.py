@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, get_args
 
 from exactile.formulation.cascade import Cascade
-from exactile.formulation.faults import Fault, InputError, nearest
+from exactile.formulation.faults import Fault, InputError, nearest, shown
 
 Softmax = Literal["online", "row", "none"]
 
@@ -124,10 +124,10 @@ def ffn_spec(
     faults = _count_faults({"tokens": tokens, "d_model": d_model, "d_ff": d_ff, "batch": batch, "bits": bits})
     if not isinstance(activation, str) or not activation.isidentifier():
         faults.append(
-            Fault(("activation",), f"expected the name of an op like gelu, or none, got {activation!r}")
+            Fault(("activation",), f"expected the name of an op like gelu, or none, got {shown(activation)}")
         )
     if not isinstance(gated, bool):
-        faults.append(Fault(("gated",), f"expected true or false, got {gated!r}"))
+        faults.append(Fault(("gated",), f"expected true or false, got {shown(gated)}"))
     if faults:
         raise InputError(faults)
 
@@ -137,12 +137,12 @@ def ffn_spec(
         cost = {"mul": 1} if identity else {activation: 1, "mul": 1}
         einsums: list[Any] = ["G[m,l] = X[m,k] * WG[k,l]", "U[m,l] = X[m,k] * WU[k,l]"]
         einsums.append({"einsum": f"A[m,l] = {gate} * U[m,l]", "in_place": "G", "cost": cost})
-        weights = ("WG", "WU", "WD")
+        weights = ["WG", "WU", "WD"]
     else:
         einsums = ["H[m,l] = X[m,k] * WU[k,l]"]
         if not identity:
             einsums.append({"einsum": f"A[m,l] = {activation}(H[m,l])", "in_place": True})
-        weights = ("WU", "WD")
+        weights = ["WU", "WD"]
     hidden = "H" if identity and not gated else "A"
     einsums.append(f"Y[m,j] = {hidden}[m,l] * WD[l,j]")
     ranks = {"m": tokens * batch, "k": d_model, "l": d_ff, "j": d_model}
@@ -191,7 +191,7 @@ def build_spec(builder: object, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def _count_faults(values: Mapping[str, object]) -> list[Fault]:
     return [
-        Fault((key,), f"expected a positive integer, got {value!r}")
+        Fault((key,), f"expected a positive integer, got {shown(value)}")
         for key, value in values.items()
         if isinstance(value, bool) or not isinstance(value, int) or value < 1
     ]
@@ -200,4 +200,6 @@ def _count_faults(values: Mapping[str, object]) -> list[Fault]:
 def _choice_faults(key: str, value: object, allowed: tuple[str, ...]) -> list[Fault]:
     if value in allowed:
         return []
-    return [Fault((key,), f"expected {' or '.join(allowed)}, got {value!r}{nearest(str(value), allowed)}")]
+    return [
+        Fault((key,), f"expected {' or '.join(allowed)}, got {shown(value)}{nearest(str(value), allowed)}")
+    ]
