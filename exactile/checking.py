@@ -77,7 +77,7 @@ def check_mapping(
 
     Raises `VerificationError` if the replay contradicts the cost (a bug of Exactile).
     """
-    broken = tuple(violations(problem, mapping))
+    broken = tuple(violations(problem.cascade, problem.hardware, mapping, problem.mapspace))
     if broken:
         return Check(problem, mapping, broken)
     cost = evaluate(problem.cascade, problem.hardware, mapping)
@@ -89,7 +89,7 @@ def check_mapping(
     if against is None:
         return Check(problem, mapping, (), cost, replayed)
     name, other = against
-    other_broken = tuple(violations(problem, other))
+    other_broken = tuple(violations(problem.cascade, problem.hardware, other, problem.mapspace))
     compared = None if other_broken else (name, evaluate(problem.cascade, problem.hardware, other))
     return Check(problem, mapping, (), cost, replayed, compared, other_broken)
 

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
+from typing import Literal, get_args
 
-from exactile.catalogue import Kind, entries
+from exactile.catalogue import Kind, entries, find
 from exactile.formulation.cascade import Cascade
 from exactile.formulation.einsum import Einsum
 from exactile.formulation.equation_text import equation
 from exactile.formulation.faults import Fault, InputError, nearest
 from exactile.formulation.hardware import ComputeUnit, Hardware, Level, Rate, SpatialDim
-from exactile.formulation.mapping import Mapping
 from exactile.formulation.mapping_text import Line, draw
 from exactile.formulation.problem import Mapspace, Problem
 from exactile.formulation.quantity_text import grouped, metric, size
 from exactile.table import Row, table
+from exactile.yaml_source import read_file
 
+_TELLING_KEYS: dict[Kind | Literal["mapping"], tuple[str, ...]] = {
+    "mapping": ("groups",),
+    "problem": ("workload", "hardware"),
+    "hardware": ("levels", "compute"),
+    "workload": ("einsums", "builder"),
+}
 LISTS: dict[str, Kind] = {"workloads": "workload", "hardware": "hardware", "problems": "problem"}
 
 
@@ -33,6 +41,51 @@ def listing(what: str) -> list[Line]:
         raise InputError([Fault(("list",), message)])
     width = max((len(name) for name, _ in rows), default=0)
     return [[(name.ljust(width), "title"), (f"  {about}", "plain")] for name, about in rows]
+
+
+def explain(name: str) -> list[Line]:
+    """One file, or one built-in thing by name, in words. Raises `InputError` with every fault of it."""
+    from exactile.load import load_hardware, load_problem, load_workload
+
+    match _kind_of(name):
+        case "problem":
+            return explain_problem(load_problem(name))
+        case "workload":
+            return explain_cascade(load_workload(name))
+        case "hardware":
+            return explain_hardware(load_hardware(name))
+    return _explain_mapping(name)
+
+
+def _kind_of(name: str) -> Kind | Literal["mapping"]:
+    """A problem if it can be one: several kinds may share a built-in name. A file is known by its keys."""
+    if not Path(name).exists():
+        kinds = [kind for kind in get_args(Kind) if find(kind, name) is not None]
+        if not kinds:
+            everything = [entry.name for kind in get_args(Kind) for entry in entries(kind)]
+            raise InputError(
+                [Fault((name,), f"no such file, and nothing built in{nearest(name, everything)}")]
+            )
+        kind: Kind = "problem" if "problem" in kinds else kinds[0]
+        return kind
+    keys = read_file(name).value
+    for kind_of_file, telling in _TELLING_KEYS.items():
+        if any(key in keys for key in telling):
+            return kind_of_file
+    raise InputError([Fault((name,), "is neither a problem, a workload, a machine nor a mapping")])
+
+
+def _explain_mapping(path: str) -> list[Line]:
+    """The loop trees. Extents come from the problem that the file names, if it is a built-in one."""
+    from exactile.load import load_mapping, load_problem
+
+    named = read_file(path).plain().get("problem")
+    name = named.get("name") if isinstance(named, dict) else None
+    if not isinstance(name, str) or find("problem", name) is None:
+        message = "a mapping is explained together with its problem: 'exactile check PROBLEM MAPPING'"
+        raise InputError([Fault((path,), message)])
+    problem = load_problem(name)
+    return draw(load_mapping(path, problem), problem.cascade, problem.hardware)
 
 
 def explain_cascade(cascade: Cascade) -> list[Line]:
@@ -88,11 +141,6 @@ def explain_problem(problem: Problem) -> list[Line]:
     restrictions = _restrictions(problem.mapspace)
     lines.append([("mapspace ", "detail"), (", ".join(restrictions), "plain")])
     return [*lines, [], *explain_cascade(problem.cascade), [], *explain_hardware(problem.hardware)]
-
-
-def explain_mapping(mapping: Mapping, cascade: Cascade | None = None) -> list[Line]:
-    """The loop trees."""
-    return draw(mapping, cascade)
 
 
 def _marks(einsum: Einsum) -> str:

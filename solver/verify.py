@@ -10,17 +10,23 @@ from collections.abc import Iterable
 from collections.abc import Mapping as Map
 from fractions import Fraction
 
+import numpy as np
+import numpy.typing as npt
+
 from exactile.formulation.cascade import Cascade
 from exactile.formulation.core import evaluate, violations
 from exactile.formulation.cost import Cost, GroupCounts, Traffic
 from exactile.formulation.hardware import Hardware
 from exactile.formulation.mapping import Mapping
 from exactile.formulation.problem import Problem
+from exactile.solver.replay import ReplayError, reference
 from exactile.solver.replay import replay as run
 from exactile.solver.shrink import shrink
 from exactile.solver.solution import Verified
 
+# points of all Einsums together up to which the replay runs at full size
 FULL_SIZE_POINTS = 4_000
+RELATIVE_TOLERANCE = 1e-9
 
 
 class VerificationError(AssertionError):
@@ -32,7 +38,7 @@ def verify(problem: Problem, mapping: Mapping, *, replay: bool = True) -> tuple[
 
     Raises `VerificationError` with the quantity, the tensor and both values otherwise.
     """
-    broken = violations(problem, mapping)
+    broken = violations(problem.cascade, problem.hardware, mapping, problem.mapspace)
     if broken:
         raise VerificationError("the mapping found is not legal: " + "; ".join(broken))
     cost = evaluate(problem.cascade, problem.hardware, mapping)
@@ -47,7 +53,7 @@ def verify(problem: Problem, mapping: Mapping, *, replay: bool = True) -> tuple[
 
 
 def confirm(cascade: Cascade, hardware: Hardware, mapping: Mapping) -> str:
-    """Replay a legal mapping and compare all counts, and the numbers computed; returns what was replayed.
+    """Replay a legal mapping, compare every count and every number; returns in words what was replayed.
 
     Raises `VerificationError` for the first difference.
     """
@@ -57,13 +63,29 @@ def confirm(cascade: Cascade, hardware: Hardware, mapping: Mapping) -> str:
         extents = ", ".join(f"{rank} {extent}" for rank, extent in cascade.ranks.items())
         size = f"scaled down to {extents}"
     cost = evaluate(cascade, hardware, mapping)
-    observed = run(cascade, hardware, mapping, numbers=True)
-    for position, (ours, theirs) in enumerate(zip(cost.groups, observed, strict=True), 1):
+    inputs = _random_inputs(cascade)
+    try:
+        observed = run(cascade, hardware, mapping, numbers=inputs)
+    except ReplayError as error:
+        raise VerificationError(f"the replay ({size}) refuses the mapping: {error}") from error
+    for position, (ours, theirs) in enumerate(zip(cost.groups, observed.groups, strict=True), 1):
         for quantity, expected, found in differences(ours, theirs):
             raise VerificationError(
                 f"{quantity} in group {position} ({size}): the core counts {expected}, the replay {found}"
             )
+    right = reference(cascade, inputs)
+    for tensor, values in observed.values.items():
+        if not np.allclose(values, right[tensor], rtol=RELATIVE_TOLERANCE, atol=RELATIVE_TOLERANCE):
+            error = float(np.max(np.abs(values - right[tensor])))
+            raise VerificationError(f"the numbers of {tensor} ({size}) are off by up to {error:g}")
     return size
+
+
+def _random_inputs(cascade: Cascade) -> dict[str, npt.NDArray[np.float64]]:
+    """Numbers for the tensors that no Einsum writes; the same ones every time."""
+    random = np.random.default_rng(0)
+    inputs = (tensor for tensor in cascade.tensors.values() if tensor.name not in cascade.by_name)
+    return {tensor.name: random.uniform(-1, 1, tensor.shape) for tensor in inputs}
 
 
 def differences(ours: GroupCounts, theirs: GroupCounts) -> Iterable[tuple[str, object, object]]:

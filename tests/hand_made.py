@@ -7,7 +7,7 @@ from fractions import Fraction
 from exactile.formulation.cascade import Cascade
 from exactile.formulation.hardware import ComputeUnit, Hardware, Level, OpCost, Rate, SpatialDim
 from exactile.formulation.mapping import Buffer, Group, Loop, Mapping, UnitMapping
-from exactile.formulation.problem import Problem
+from exactile.formulation.problem import Mapspace, Objective, Problem
 
 MIB = 8 * 2**20
 
@@ -20,9 +20,12 @@ def machine() -> Hardware:
         Rate(Fraction(132, 1000)),
         Rate(Fraction(234, 1000)),
         Rate(Fraction(512)),
+        Rate(Fraction(512)),
         spatial=(SpatialDim("rows", 32), SpatialDim("cols", 32)),
     )
-    dram = Level("DRAM", None, Rate(Fraction(15, 2)), Rate(Fraction(15, 2)), Rate(Fraction(480)))
+    dram = Level(
+        "DRAM", None, Rate(Fraction(15, 2)), Rate(Fraction(15, 2)), Rate(Fraction(480)), Rate(Fraction(480))
+    )
     array = ComputeUnit(
         "array",
         "systolic",
@@ -47,8 +50,8 @@ def attention(m: int = 509, softmax: bool = True) -> Cascade:
 
 
 def problem(objective: str = "energy") -> Problem:
-    """The attention on the machine."""
-    return Problem(attention(), machine(), objective)  # type: ignore[arg-type]
+    """The attention on the machine, any tile size allowed."""
+    return Problem(attention(), machine(), Objective(objective), Mapspace(tile_sizes="all"))
 
 
 def buffer(tensor: str, users: str, outside: str = "") -> Buffer:

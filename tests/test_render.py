@@ -6,6 +6,9 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
+
+from exactile.against import comparison
+from exactile.explain import explain_cascade, explain_hardware, explain_problem
 from exactile.formulation.cascade import Cascade
 from exactile.formulation.core import evaluate
 from exactile.formulation.equation_text import equation
@@ -13,13 +16,10 @@ from exactile.formulation.hardware import Hardware, Level
 from exactile.formulation.mapping import Group, Mapping, UnitMapping
 from exactile.formulation.mapping_text import draw, loop_text, plain, unit_text
 from exactile.formulation.quantity_text import grouped, metric, percent, size
+from exactile.report import mapping_report, solution_report
 from exactile.solver.engine import Space
 from exactile.solver.solution import Solution, Verified
 from hand_made import attention, buffer, fused, machine, nest, problem, unfused
-
-from exactile.against import comparison
-from exactile.explain import explain_cascade, explain_hardware, explain_problem
-from exactile.report import mapping_report, solution_report
 
 Golden = Callable[[str, str], None]
 

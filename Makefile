@@ -1,0 +1,37 @@
+# One line per recipe. Everything runs in .venv, which is made when it is missing.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: run test slow lint types bench wheel clean
+
+run: $(BIN)/exactile            ## solve a real attention layer and show its best dataflow
+	$(BIN)/exactile solve gpt3-6.7b-attention
+
+test: $(BIN)/pytest             ## the fast tests
+	$(BIN)/pytest -m "not slow"
+
+slow: $(BIN)/pytest             ## the long checks
+	$(BIN)/pytest -m slow
+
+lint: $(BIN)/ruff               ## style
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+bench: $(BIN)/exactile          ## the speed table of the README
+	$(BIN)/python bench/speed.py
+
+wheel: $(BIN)/pytest            ## build the wheel into dist/
+	$(BIN)/python -m build --wheel --outdir dist
+
+clean:                          ## remove everything that was made here
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(BIN)/exactile: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+$(BIN)/pytest $(BIN)/ruff &: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	touch $(BIN)/pytest $(BIN)/ruff $(BIN)/exactile

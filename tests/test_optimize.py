@@ -1,0 +1,127 @@
+"""Choosing an engine, and not believing it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+import fake_engines
+from exactile.formulation.core import evaluate
+from exactile.formulation.cost import Traffic
+from exactile.formulation.faults import InputError
+from exactile.formulation.mapping import Mapping
+from exactile.formulation.problem import Objective
+from exactile.solver import verify as verify_module
+from exactile.solver.engine import Control, UnsupportedProblem
+from exactile.solver.engines import ENGINES, choose
+from exactile.solver.optimize import optimize
+from exactile.solver.replay import replay
+from exactile.solver.verify import VerificationError, verify
+from hand_made import attention, fused, machine, problem, unfused
+
+
+@pytest.fixture(autouse=True)
+def fakes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name, facts in fake_engines.ENGINES.items():
+        monkeypatch.setitem(ENGINES, name, facts)
+    yield
+
+
+def test_a_right_answer_is_verified_and_returned() -> None:
+    solution = optimize(problem(), "honest")
+    assert solution.status == "optimal" and solution.mapping == fused()
+    assert solution.cost == evaluate(attention(), machine(), fused())
+    assert solution.value == solution.bound and solution.gap == 0.0
+    assert (solution.verified.legal, solution.verified.rescored, solution.verified.replayed) == (
+        True,
+        True,
+        True,
+    )
+    assert solution.proof == "fake" and len(solution.trace) == 1
+    assert set(solution.seconds) == {"total", "search", "verify"}
+
+
+def test_the_replay_can_be_left_out() -> None:
+    assert not optimize(problem(), "honest", replay=False).verified.replayed
+
+
+@pytest.mark.parametrize(
+    ("engine", "message"),
+    [
+        ("too_optimistic", "energy: too_optimistic claims the optimum"),
+        ("too_pessimistic", "energy: too_pessimistic claims the bound"),
+        ("boundless", "claims the optimum None"),
+        ("illegal", "the mapping found is not legal"),
+        ("empty_handed", "reports optimal but returns no mapping"),
+        ("speechless", "reports infeasible without a reason"),
+    ],
+)
+def test_a_wrong_answer_is_a_bug(engine: str, message: str) -> None:
+    with pytest.raises(VerificationError, match=message):
+        optimize(problem(), engine)
+
+
+def test_an_upper_bound_that_the_answer_breaks_is_a_bug() -> None:
+    limited = replace(problem(), objective=Objective("energy", subject_to={"latency": Fraction(1)}))
+    with pytest.raises(VerificationError, match="latency: the mapping found has 156660, the limit is 1"):
+        optimize(limited, "honest")
+
+
+def test_infeasible_comes_with_its_reason() -> None:
+    solution = optimize(problem(), "infeasible")
+    assert solution.status == "infeasible" and solution.mapping is None and solution.value is None
+    assert solution.reason is not None and solution.reason.startswith("GLB")
+
+
+def test_what_an_engine_cannot_search_is_said() -> None:
+    with pytest.raises(UnsupportedProblem, match="three contractions"):
+        optimize(problem(), "unsupported")
+
+
+def test_the_time_limit_returns_the_best_so_far_with_its_gap() -> None:
+    solution = optimize(problem(), "patient", time_limit=0.05)
+    assert solution.status == "feasible" and solution.gap == 0.5 and not solution.interrupted
+
+
+def test_stopping_returns_the_best_so_far() -> None:
+    control = Control()
+    threading.Timer(0.05, control.stop).start()
+    solution = optimize(problem(), "patient", control=control)
+    assert solution.status == "feasible" and solution.interrupted
+
+
+def test_unknown_engines_suggest_the_nearest() -> None:
+    with pytest.raises(InputError, match="unknown engine 'mmme'; did you mean 'mmee'"):
+        choose(problem(), "mmme")
+
+
+def test_auto_says_why() -> None:
+    choice = choose(problem())
+    assert choice.facts.name == "mmee" and "energy" in choice.why
+
+
+@pytest.mark.parametrize("mapping", [fused(), unfused()])
+def test_a_right_mapping_passes(mapping: Mapping) -> None:
+    cost, verified = verify(problem(), mapping)
+    assert cost == evaluate(attention(), machine(), mapping) and verified.replayed
+
+
+@pytest.mark.parametrize("field", ["traffic", "peak", "executions", "cycles"])
+def test_every_count_is_compared(field: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replay that observes one count differently stops the answer, and the message names the count."""
+
+    def off_by_one(*args: object, **kwargs: object) -> object:
+        observed = replay(*args, **kwargs)  # type: ignore[arg-type]
+        first, *rest = observed.groups
+        counts = dict(getattr(first, field))
+        key = next(iter(counts))
+        counts[key] = counts[key] + (Traffic(0, 1) if field == "traffic" else 1)
+        return replace(observed, groups=(replace(first, **{field: counts}), *rest))
+
+    monkeypatch.setattr(verify_module, "run", off_by_one)
+    with pytest.raises(VerificationError, match=r"in group 1 .*: the core counts \d+.*, the replay \d+"):
+        verify(problem(), fused())
