@@ -132,13 +132,13 @@ class _Drawing:
     def _buffer(self, buffer: Buffer, tree: Tree, boundary: int, guide: str) -> _Row:
         outer, inner = self._level(boundary), self._level(boundary + 1)
         note = self._residence(
-            buffer, outer.name if outer else "outside", f"in {inner.name}" if inner else "on chip"
+            buffer, tree, outer.name if outer else "outside", f"in {inner.name}" if inner else "on chip"
         )
         shape = self._shape(buffer, tree)
         name: Span = (f"▸ {buffer.tensor}", "buffer")
         if shape is None:
             return _Row(guide, (name,), "", note)
-        bits = self._bits(buffer) * prod(shape.values())
+        bits = self._bits(buffer, tree) * prod(shape.values())
         if inner is not None and inner.double_buffer and buffer.outside:
             bits, note = 2 * bits, f"{note}, double-buffered"
         extents = ", ".join(f"{rank} {extent}" for rank, extent in shape.items())
@@ -151,7 +151,7 @@ class _Drawing:
         known = self.cascade is not None and e in self.cascade.by_name
         text = equation(self.cascade.by_name[e]) if self.cascade is not None and known else e
         notes = [unit_text(inner)] if isinstance(inner, UnitMapping) else []
-        notes += [f"in place of {b.tensor}" for b in tree.buffers if self._in_place(e, b)]
+        notes += [f"in place of {b.tensor}" for b in tree.buffers if e in self._in_place(b, tree)]
         if leaf.recomputed > 1:
             notes.append(f"recomputed {leaf.recomputed} times")
         yield _Row(guide, ((text, "einsum"),), "", ", ".join(notes))
@@ -162,20 +162,20 @@ class _Drawing:
         levels = self.hardware.levels if self.hardware is not None else ()
         return levels[number] if number < len(levels) else None
 
-    def _residence(self, buffer: Buffer, outer: str, inner: str) -> str:
+    def _residence(self, buffer: Buffer, tree: Tree, outer: str, inner: str) -> str:
         """Where the data come from or go to; a tensor bears the name of the Einsum that writes it."""
         if buffer.tensor not in buffer.users:
             readers = f" for {', '.join(buffer.users)}" if len(buffer.users) > 1 else ""
             return f"from {outer}{readers}"
         if len(buffer.users) == 1:
             return f"to {outer}"
-        return f"stays {inner}" + (f", and to {outer}" if self._leaves(buffer) else "")
+        return f"stays {inner}" + (f", and to {outer}" if self._leaves(buffer, tree) else "")
 
-    def _leaves(self, buffer: Buffer) -> bool:
+    def _leaves(self, buffer: Buffer, tree: Tree) -> bool:
         """Whether a tensor of this buffer is also needed outside its group."""
         if self.cascade is None:
             return False
-        written = [name for name in buffer.users if name == buffer.tensor or self._in_place(name, buffer)]
+        written = [buffer.tensor, *self._in_place(buffer, tree)]
         return any(
             self.cascade.tensors[name].role == "output"
             or any(reader.name not in buffer.users for reader in self.cascade.consumers[name])
@@ -183,12 +183,11 @@ class _Drawing:
             if name in self.cascade.tensors
         )
 
-    def _in_place(self, einsum: str, buffer: Buffer) -> bool:
-        """Whether `einsum` writes into this buffer in place of what it reads from it."""
-        found = self.cascade.by_name.get(einsum) if self.cascade is not None else None
-        if found is None or found.in_place is None or einsum not in buffer.users or einsum == buffer.tensor:
-            return False
-        return found.in_place in (buffer.tensor, *buffer.users)
+    def _in_place(self, buffer: Buffer, tree: Tree) -> list[str]:
+        """The Einsums that overwrite what the buffer holds: declared so, without a buffer of their own."""
+        known = self.cascade.by_name if self.cascade is not None else {}
+        own = {other.tensor for other in tree.buffers}
+        return [e for e in buffer.users if e in known and e not in own and known[e].in_place in buffer.users]
 
     def _shape(self, buffer: Buffer, tree: Tree) -> dict[str, int] | None:
         """The tile held: the loop's tile for ranks outside the buffer, the whole block for the others."""
@@ -202,10 +201,10 @@ class _Drawing:
             for r in found.access_of(buffer.tensor).ranks
         }
 
-    def _bits(self, buffer: Buffer) -> int:
+    def _bits(self, buffer: Buffer, tree: Tree) -> int:
         """Width of a value; where a tensor is overwritten in place, the larger of the two widths."""
         assert self.cascade is not None
-        names = [buffer.tensor, *(name for name in buffer.users if self._in_place(name, buffer))]
+        names = [buffer.tensor, *self._in_place(buffer, tree)]
         return max(self.cascade.tensors[name].bits for name in names)
 
 
