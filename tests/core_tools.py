@@ -29,7 +29,7 @@ def group(
     spatial: Map[str, Map[str, Map[str, int]]] | None = None,
 ) -> Group:
     """A group in the order of its nests, each Einsum on the unit `pe` unless said otherwise."""
-    below: dict[str, Group | UnitMapping] = {name: UNIT for name in nests}
+    below: dict[str, Group | UnitMapping] = dict.fromkeys(nests, UNIT)
     return Group(
         tuple(nests),
         {name: loops(text) for name, text in nests.items()},

@@ -17,7 +17,7 @@ from golden_instances import Instance, instances
 from exactile.formulation.cascade import Cascade
 from exactile.formulation.core import evaluate, fullest, violations
 from exactile.formulation.cost import Cost, Traffic
-from exactile.formulation.hardware import ComputeUnit, Hardware, Level, OpCost, Rate, SpatialDim
+from exactile.formulation.hardware import ComputeUnit, Hardware, Level, OpCost, SpatialDim
 from exactile.formulation.mapping import Buffer, Group, Loop, Mapping, UnitMapping
 
 TIMELOOP = json.loads((Path(__file__).parent / "golden" / "timeloop_counts.json").read_text())
@@ -194,7 +194,7 @@ def product_of(*sizes: int) -> Iterator[tuple[int, ...]]:
 
 
 def test_closed_formulas_on_every_structure_of_two_operators() -> None:
-    """DRAM = visits(A)+visits(B)+visits(D)+2·visits(E)−|E|, and the peak as the larger of two live sets."""
+    """DRAM = visits(A) + visits(B) + visits(D) + 2·visits(E) - |E|, and the peak as the larger of two live sets."""
 
     def visits(tensor: str, outside: str) -> int:
         foreign = prod(TRIPS[r] for r in outside if r not in SHAPES[tensor])
