@@ -54,6 +54,9 @@ def _one(facts: Facts, group: Group, buffer: Buffer, level: Level, where: str) -
         return
     if not holds(facts, level, name):
         yield f"{where}: {name} has a buffer, but {level.name} does not hold it"
+    for over in stored(facts, group, buffer)[1:]:
+        if not holds(facts, level, over):
+            yield f"{where}: {over} overwrites {name} in place, but {level.name} does not hold it"
     if not buffer.users:
         yield f"{where}: the buffer of {name} has no users"
     places = []

@@ -9,7 +9,7 @@ from exactile.formulation.cascade import Cascade
 from exactile.formulation.core.facts import Facts, facts_of
 from exactile.formulation.core.footprint import live_sets
 from exactile.formulation.core.traffic import Descent, descend, moves
-from exactile.formulation.core.tree import Tree, tree_of
+from exactile.formulation.core.tree import Nest, Tree, tree_of
 from exactile.formulation.cost import Cost, GroupCounts, Traffic
 from exactile.formulation.hardware import Hardware, Level
 from exactile.formulation.mapping import Group, Mapping
@@ -40,12 +40,14 @@ def group_trees(facts: Facts, group: Group) -> tuple[Tree, list[Descent]]:
 def peaks(facts: Facts, tree: Tree, descents: Iterable[Descent]) -> dict[str, int]:
     """Bits in use at the fullest moment, per level behind boundary 0 (whether or not it is bounded)."""
     levels = facts.hardware.levels
-    trees = [(0, tree)]
-    trees += [(b, stage.tree) for descent in descents for b, stage in enumerate(descent.stages) if b]
+    ways = [[tree]]
+    for descent in descents:
+        trees = [stage.tree for stage in descent.stages]
+        ways += [trees[: boundary + 1] for boundary in range(1, len(trees))]
     found = {level.name: 0 for level in levels[1:]}
-    for boundary, one in trees:
-        name = levels[boundary + 1].name
-        for live in live_sets(facts, one, boundary).values():
+    for way in ways:
+        name = levels[len(way)].name
+        for live in live_sets(facts, way).values():
             found[name] = max(found[name], sum(bits for _, bits in live))
     return found
 
@@ -60,10 +62,21 @@ def corrections(facts: Facts, tree: Tree) -> dict[str, int]:
             held = tree.holder(name, barrier.tensor) if nest else None
             if nest is None or held is None or barrier.tensor not in tree.nests:
                 continue
+            if all(use.output or use.tensor != barrier.tensor for use in nest.einsum.uses):
+                continue  # it reads what overwrote the tensor in place
             if barrier.rank in nest.ranks[: held.depth] and held.shared:
                 size = facts.cascade.tensors[name].size
-                found[name] = found.get(name, 0) + nest.trip(barrier.rank) * size
+                found[name] = found.get(name, 0) + nest.trip(barrier.rank) * size * _executions(nest)
     return found
+
+
+def _executions(nest: Nest) -> int:
+    """How often an Einsum is executed: the trips of the foreign loops around it."""
+    times = 1
+    for rank, trip in zip(nest.ranks, nest.trips, strict=True):
+        if rank not in nest.einsum.ranks:
+            times *= trip
+    return times
 
 
 class _Tally:
@@ -124,10 +137,7 @@ class _Tally:
     def _compute(self, descent: Descent, cycles: dict[str, Fraction]) -> int:
         einsum, unit = descent.einsum, descent.unit.unit
         nest = descent.stages[0].nest
-        points = einsum.points
-        for rank, trip in zip(nest.ranks[: nest.shared], nest.trips, strict=False):
-            if rank not in einsum.ranks:
-                points *= trip
+        points = einsum.points * _executions(nest)
         name = einsum.name
         self._charge(unit, name, points * self.facts.point_energy[name, unit])
         busy = descent.passes * descent.inside.cycles

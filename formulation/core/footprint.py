@@ -7,6 +7,8 @@ shared buffer, if `f` runs between its first and its last user inside those loop
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from exactile.formulation.core.facts import Facts
 from exactile.formulation.core.tree import Held, Tree
 
@@ -40,11 +42,15 @@ def lives(tree: Tree, held: Held, einsum: str) -> bool:
     return min(positions) < tree.group.order.index(einsum) < max(positions)
 
 
-def live_sets(facts: Facts, tree: Tree, boundary: int) -> dict[str, tuple[tuple[str, int], ...]]:
-    """Per Einsum of the group, the tensors that live while it runs, with bits, at level `boundary + 1`."""
-    double = facts.hardware.levels[boundary + 1].double_buffer
+def live_sets(facts: Facts, way: Sequence[Tree]) -> dict[str, tuple[tuple[str, int], ...]]:
+    """Per Einsum of the last tree of `way`, the tensors that live while it runs, with bits.
+
+    `way`: the trees from boundary 0 inwards; the tensors live at the level behind the last one.
+    """
+    *above, tree = way
+    double = facts.hardware.levels[len(way)].double_buffer
     sizes = [
-        (held, footprint(facts, tree, held, double and crosses_again(facts, tree, held)))
+        (held, footprint(facts, tree, held, double and crosses_again(facts, tree, held, above)))
         for held in tree.held
     ]
     return {
@@ -53,15 +59,27 @@ def live_sets(facts: Facts, tree: Tree, boundary: int) -> dict[str, tuple[tuple[
     }
 
 
-def crosses_again(facts: Facts, tree: Tree, held: Held) -> bool:
+def crosses_again(facts: Facts, tree: Tree, held: Held, above: Sequence[Tree] = ()) -> bool:
     """Whether a buffer's tensor crosses the boundary more than once, so that double buffering helps it.
 
-    A fused intermediate crosses only if it is also needed outside the group.
+    A fused intermediate crosses only if it is also needed outside the group. A tensor that skips the
+    levels above is moved by the loops of those boundaries too (`above`: their trees, outermost first).
     """
     if held.depth == 0:
-        return False
+        return _moved_from_above(above, held.buffer.users[0], held.buffer.tensor)
     writers = [tensor for tensor in held.tensors if tensor in tree.nests and tensor in held.buffer.users]
     return not (held.shared and writers) or any(leaves(facts, tree, tensor) for tensor in writers)
+
+
+def _moved_from_above(above: Sequence[Tree], einsum: str, tensor: str) -> bool:
+    """Whether a loop of an outer boundary, merged with this one, stays outside the buffer."""
+    for tree in reversed(above):
+        if tree.holder(einsum, tensor) is not None:
+            return False
+        nest = tree.nests[einsum]
+        if nest.shared or any(rank in nest.einsum.ranks_of(tensor) for rank in nest.ranks):
+            return True
+    return False
 
 
 def leaves(facts: Facts, tree: Tree, tensor: str) -> bool:

@@ -55,13 +55,14 @@ def fullest(cascade: Cascade, hardware: Hardware, mapping: Mapping) -> dict[str,
 def group_occupancies(facts: Facts, group: Group) -> Iterator[Occupancy]:
     """The same for one group."""
     tree = tree_of(facts, group, facts.cascade.ranks)
-    yield from _tree(facts, tree, 0, group)
+    yield from _way(facts, [tree], group)
 
 
-def _tree(facts: Facts, tree: Tree, boundary: int, group: Group) -> Iterator[Occupancy]:
-    level = facts.hardware.levels[boundary + 1].name
-    for einsum, tensors in live_sets(facts, tree, boundary).items():
+def _way(facts: Facts, way: list[Tree], group: Group) -> Iterator[Occupancy]:
+    level = facts.hardware.levels[len(way)].name
+    tree = way[-1]
+    for einsum, tensors in live_sets(facts, way).items():
         yield Occupancy(level, group.order, einsum, tensors)
         inner = tree.group.inner[einsum]
         if isinstance(inner, Group):
-            yield from _tree(facts, tree_of(facts, inner, tree.nests[einsum].tile), boundary + 1, group)
+            yield from _way(facts, [*way, tree_of(facts, inner, tree.nests[einsum].tile)], group)

@@ -90,9 +90,11 @@ def moves(facts: Facts, descent: Descent) -> Iterator[Move]:
                 else:
                     yield from _shared(facts, descent, use, held)
                 parent = level
-        total = descent.instances * descent.passes * amount
+        above, below = _spread(facts, descent.stages[parent:], use, parent)
+        instances = descent.instances // below
+        total = instances * descent.passes * amount * above
         if use.output:
-            begun = descent.instances * descent.starts * _extent(descent.stages[-1].nest.tile, use)
+            begun = instances * descent.starts * _extent(descent.stages[-1].nest.tile, use)
             yield Move(parent, use.tensor, total - begun, total)
         else:
             yield Move(parent, use.tensor, total, 0)

@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy.typing as npt
+
 from exactile.formulation.cascade import Cascade
 from exactile.formulation.cost import GroupCounts, Traffic
 from exactile.formulation.hardware import Hardware

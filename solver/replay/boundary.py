@@ -115,11 +115,15 @@ class Pass:
         found = []
         for buffer in self.group.buffers:
             held = held_tensors(self.machine.cascade, self.group, buffer)
+            for tensor in held:
+                if not self.machine.holds(self.level + 1, tensor):
+                    name = self.machine.hardware.levels[self.level + 1].name
+                    raise ReplayError(f"{tensor} is in a buffer at {name}, which does not hold it")
             depth = depth_of(buffer, self.nests)
             if len(buffer.users) == 1:
                 (user,) = buffer.users
                 depth = kept_depth(
-                    self.machine.ranks(buffer.tensor), self.nests[user], depth, self.shared[user]
+                    self.machine.ranks(user, buffer.tensor), self.nests[user], depth, self.shared[user]
                 )
             parent = self.machine.holder(self.level, buffer.tensor)
             found.append(Allocation(held, buffer.users, depth, parent, self.level + 1))
@@ -135,7 +139,7 @@ class Pass:
             nest = self.nests[einsum]
             tile = {rank: self.tiles[einsum][rank] for rank in self.machine.cascade.by_name[einsum].ranks}
             for tensor, child in self.machine.escaping(inner, self.level + 1, tile):
-                depth = kept_depth(self.machine.ranks(tensor), nest, len(nest), self.shared[einsum])
+                depth = kept_depth(self.machine.ranks(einsum, tensor), nest, len(nest), self.shared[einsum])
                 parent = self.machine.holder(self.level, tensor)
                 found.append(Allocation((tensor,), (einsum,), depth, parent, child))
         return found
@@ -162,6 +166,8 @@ class Pass:
                 holder = self.served.get((corrected, barrier.tensor))
                 if holder is None or barrier.tensor not in holder.users:
                     continue
+                if all(user.name != corrected for user in self.machine.cascade.consumers[barrier.tensor]):
+                    continue  # it uses the buffer for what overwrote the tensor
                 outside = {loop.rank for loop in self.nests[corrected][: holder.depth]}
                 if barrier.rank in outside:
                     found[corrected].append(barrier.rank)
@@ -216,7 +222,10 @@ class Pass:
             return 0  # counted by the inner pass
         view, tensors = self.views[self.level], self.machine.cascade.tensors
         size = prod(
-            stop - start for start, stop in (view[r][0] for r in self.machine.ranks(allocation.tensor))
+            stop - start
+            for start, stop in (
+                view[r][0] for r in self.machine.ranks(allocation.users[0], allocation.tensor)
+            )
         )
         moves = (
             self.outer.resident.get(allocation.tensor, False)
@@ -252,7 +261,7 @@ class Pass:
         if tensor not in users:
             self._move(allocation, users[0], tensor, down=True)
         elif len(users) == 1:
-            tile = origin(self.views[self.level], self.machine.ranks(tensor))
+            tile = origin(self.views[self.level], self.machine.ranks(tensor, tensor))
             seen = self.visited.setdefault(tensor, set())
             if tile in seen or self.outer.again:
                 self._move(allocation, tensor, tensor, down=True)
@@ -274,24 +283,29 @@ class Pass:
                 self._move(allocation, tensor, tensor, down=False)
 
     def _move(self, allocation: Allocation, einsum: str, tensor: str, down: bool) -> None:
-        """The tile in the buffer crosses the boundary, on behalf of `einsum`."""
+        """The tile in the buffer crosses the boundary, on behalf of `einsum`.
+
+        Where instances hold partial sums that no dimension reduces on the way, the parent adds them up:
+        all but the first are read, added to and written; handing them back takes one read.
+        """
         machine, parent, child = self.machine, allocation.parent, allocation.child
-        amount = elements(self.views[parent], machine.ranks(tensor))
+        amount = elements(self.views[parent], machine.ranks(einsum, tensor))
         amount *= instances(range(parent), self.spatial[einsum])
         crossed = range(parent, child)
         above = amount * machine.copies(einsum, tensor, crossed, self.spatial[einsum])
         below = amount * machine.copies(einsum, tensor, crossed, self.spatial[einsum], below=True)
         if down:
-            self.tally.reads[parent, einsum, tensor] += above
+            self.tally.reads[parent, einsum, tensor] += amount if tensor == einsum else above
             self.tally.writes[child, einsum, tensor] += below
         else:
             self.tally.reads[child, einsum, tensor] += below
             self.tally.writes[parent, einsum, tensor] += above
+            self.tally.reads[parent, einsum, tensor] += above - amount  # added up there, one by one
 
     def _execute(self, einsum: str) -> None:
         if self.observer is not None:
             self.observer.execute(einsum, self.views[0])
-        ranks, made = self.machine.cascade.by_name[einsum].ranks, self.machine.ranks(einsum)
+        ranks, made = self.machine.cascade.by_name[einsum].ranks, self.machine.ranks(einsum, einsum)
         self.executions[einsum] += elements(self.views[0], ranks)
         tile = origin(self.views[self.level], made)
         again = tile in self.begun[einsum] or self.outer.again
@@ -339,19 +353,20 @@ class Pass:
         done = unit_pass(machine.cascade, machine.hardware, einsum, mapping, tile)
         tally = Tally(cycles={mapping.unit: done.cycles})
 
-        def at(tensor: str) -> tuple[int, int]:
+        def crossing(tensor: str) -> tuple[int, int, int]:
+            """The level that serves the unit, elements behind it per element of a tile, copies of each."""
             level = machine.holder(last, tensor)
             spatial = self.spatial[einsum.name]
-            own = machine.ranks(tensor)
+            own = machine.ranks(einsum.name, tensor)
             spread = prod(f for b in range(level, last) for r in own for f in spatial[b].get(r, {}).values())
             copies = machine.copies(einsum.name, tensor, range(level, last), spatial)
-            return level, instances(range(level), spatial) * spread * copies
+            return level, instances(range(level), spatial) * spread, copies
 
         for tensor, amount in done.reads.items():
-            level, times = at(tensor)
-            tally.reads[level, einsum.name, tensor] += amount * times
-        level, times = at(einsum.name)
-        fresh = 0 if visit.again else prod(tile[rank] for rank in machine.ranks(einsum.name))
-        tally.writes[level, einsum.name, einsum.name] += done.writes * times
-        tally.reads[level, einsum.name, einsum.name] += (done.writes - fresh) * times
+            level, parts, copies = crossing(tensor)
+            tally.reads[level, einsum.name, tensor] += amount * parts * copies
+        level, parts, copies = crossing(einsum.name)
+        fresh = 0 if visit.again else prod(tile[rank] for rank in machine.ranks(einsum.name, einsum.name))
+        tally.writes[level, einsum.name, einsum.name] += done.writes * parts * copies
+        tally.reads[level, einsum.name, einsum.name] += (done.writes * copies - fresh) * parts
         return tally

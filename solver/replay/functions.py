@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
 from exactile.formulation.einsum import Expression, Operation
 
 Array = npt.NDArray[Any]

@@ -66,10 +66,9 @@ class Machine:
             level -= 1
         return level
 
-    def ranks(self, tensor: str) -> tuple[str, ...]:
-        """`R(X)`, from any Einsum that uses it."""
-        user = self.cascade.by_name.get(tensor) or self.cascade.consumers[tensor][0]
-        return user.access_of(tensor).ranks
+    def ranks(self, einsum: str, tensor: str) -> tuple[str, ...]:
+        """`R(X)`, as one of its users indexes it."""
+        return self.cascade.by_name[einsum].access_of(tensor).ranks
 
     def copies(
         self, einsum: str, tensor: str, levels: range, spatial: Sequence[Factors], below: bool = False
@@ -79,7 +78,7 @@ class Machine:
         Above, a dimension that multicasts an input or reduces an output needs one; below, every
         instance has its own.
         """
-        own = self.ranks(tensor)
+        own = self.ranks(einsum, tensor)
         copies = 1
         for level in levels:
             dims = {dim.name: dim for dim in self.hardware.levels[level].spatial}
@@ -107,7 +106,7 @@ class Machine:
         return [
             (tensor, held)
             for tensor, held, depth in found
-            if not self.holds(level, tensor) and kept_depth(self.ranks(tensor), nest, depth, 0) == 0
+            if not self.holds(level, tensor) and kept_depth(self.ranks(einsum, tensor), nest, depth, 0) == 0
         ]
 
 

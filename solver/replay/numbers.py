@@ -13,6 +13,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+
 from exactile.formulation.cascade import Cascade
 from exactile.formulation.einsum import Access, Constant, Einsum, Expression, Operation, Read, reads
 from exactile.formulation.mapping import Group
@@ -75,7 +76,7 @@ class Numbers:
         self.group: Group | None = None
         self.buffers: dict[tuple[str, str], Store] = {}
         self.outermost: dict[str, Store] = {}
-        self.ranks: dict[str, tuple[str, ...]] = {}
+        first: dict[str, tuple[str, ...]] = {}
         self.lazy = {b.tensor for b in cascade.barriers if b.mode == "online"}
         self.corrected = {name for b in cascade.barriers if b.mode == "online" for name in b.corrects}
         for einsum in cascade.einsums:
@@ -84,8 +85,8 @@ class Numbers:
                     raise ReplayError(
                         f"{access} of {einsum.name}: only plain ranks can be replayed with numbers"
                     )
-                self.ranks.setdefault(access.tensor, access.ranks)
-        for tensor, ranks in self.ranks.items():
+                first.setdefault(access.tensor, access.ranks)
+        for tensor, ranks in first.items():
             store = Store((tensor,), tuple(cascade.ranks[rank] for rank in ranks))
             if tensor not in cascade.by_name:
                 store.data[...] = inputs[tensor]
@@ -121,11 +122,12 @@ class Numbers:
             return
         tensor = allocation.tensor
         store = Store(allocation.held, self.outermost[tensor].data.shape)
-        tile = region(view, self.ranks[tensor])
+        user = allocation.users[0]
+        ranks = self._ranks(user, tensor)
+        tile = region(view, ranks)
         outer = self.outermost[tensor]
         if tensor not in allocation.users:
-            user = allocation.users[0]
-            self._check_complete(outer, tensor, user, tile, describe(view, self.ranks[tensor]))
+            self._check_complete(outer, tensor, user, tile, describe(view, ranks))
         if tensor not in allocation.users or len(allocation.users) == 1:
             store.copy(outer, tile)
         store.holder[tile] = 0
@@ -139,14 +141,18 @@ class Numbers:
             return
         store = self.buffers[allocation.users[0], allocation.tensor]
         for position, tensor in enumerate(allocation.held):
-            tile = region(view, self.ranks[tensor])
             if tensor in allocation.users and (len(allocation.users) == 1 or self._leaves(tensor)):
+                ranks = self._ranks(tensor, tensor)
+                tile = region(view, ranks)
                 if (store.holder[tile] != position).any():
                     raise ReplayError(f"{tensor} is overwritten in place but needed later")
                 if len(allocation.users) > 1:
-                    self._check_complete(store, tensor, tensor, tile, describe(view, self.ranks[tensor]))
+                    self._check_complete(store, tensor, tensor, tile, describe(view, ranks))
                 self.outermost[tensor].copy(store, tile)
         self.buffers = {key: kept for key, kept in self.buffers.items() if kept is not store}
+
+    def _ranks(self, einsum: str, tensor: str) -> tuple[str, ...]:
+        return self.cascade.by_name[einsum].access_of(tensor).ranks
 
     def _leaves(self, tensor: str) -> bool:
         assert self.group is not None
@@ -165,8 +171,8 @@ class Numbers:
     def execute(self, einsum: str, view: View) -> None:
         """Compute one tile of an Einsum from what its buffers hold."""
         statement = self.cascade.by_name[einsum]
-        tile = region(view, self.ranks[einsum])
-        where = describe(view, self.ranks[einsum])
+        tile = region(view, statement.output.ranks)
+        where = describe(view, statement.output.ranks)
         store = self._store(einsum, einsum)
         position = store.held.index(einsum)
         points = prod(length(view[rank]) for rank in statement.reduction)
@@ -336,6 +342,8 @@ class _Execution:
         output, axes = self.einsum.output.ranks, self._axes()
         if len(self.einsum.reduction & set(access.ranks)) != 1:
             raise ReplayError(f"{self.einsum.name} sums rows of {access} that are not normalised")
+        if not _linear(self.einsum.expression, access):
+            raise ReplayError(f"{self.einsum.name} is not linear in {access}, which is not normalised")
         part = region(self.view, access.ranks)
         theirs = self._aligned(
             self.numbers._store(self.einsum.name, access.tensor).reference[part], access.ranks
@@ -350,3 +358,13 @@ class _Execution:
         absent = self.einsum.reduction - set(access.ranks)
         weight = np.broadcast_to(weights.sum(axis=axes), self._shape()) * self._first_of(absent)
         return self.value(), largest, weight
+
+
+def _linear(node: Expression, access: Access) -> bool:
+    """Whether an expression is a product with this access as one factor."""
+    if isinstance(node, Read):
+        return node.access == access
+    if isinstance(node, Operation) and node.name == "mul":
+        having = [argument for argument in node.arguments if access in reads(argument)]
+        return len(having) == 1 and _linear(having[0], access)
+    return False

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
 from exactile.formulation.cascade import Cascade
 from exactile.formulation.einsum import Access, Constant, Einsum, Expression, Operation, Read, reads
 from exactile.solver.replay.errors import ReplayError

@@ -14,6 +14,7 @@ from math import prod
 
 import numpy as np
 import numpy.typing as npt
+
 from exactile.formulation.cascade import Cascade
 from exactile.formulation.einsum import Access, Einsum
 from exactile.formulation.hardware import ComputeUnit, Hardware, SpatialDim
