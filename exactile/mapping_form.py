@@ -111,11 +111,11 @@ def _group(node: Node, path: Keys, boundary: int, check: _Checker) -> Group | No
         return None
     cascade, parts = check.problem.cascade, {key: node.child(key) or node for key in GroupForm.model_fields}
     check.names(form.order, cascade.by_name, "Einsum", parts["order"], (*path, "order"))
+    # a slip in the order must not make faults of all that refers to it
+    members = form.order if set(form.order) <= set(cascade.by_name) else [*cascade.by_name, *form.order]
     for key, einsums in (("nests", form.nests), ("inner", form.inner), ("spatial", form.spatial)):
-        known = [name for name in form.order if name in cascade.by_name]
         for name in einsums:
-            place = parts[key].child(name)
-            check.names([name], known, "Einsum (not in the group's order)", place, (*path, key, name))
+            check.names([name], members, "Einsum of the group", parts[key].child(name), (*path, key, name))
     for name in form.order:
         if name in cascade.by_name and name not in form.inner:
             check.faults.append(
@@ -132,7 +132,7 @@ def _group(node: Node, path: Keys, boundary: int, check: _Checker) -> Group | No
     for position, buffer in enumerate(form.buffers):
         place, where = parts["buffers"].child(position), (*path, "buffers", position)
         check.names([buffer.tensor], cascade.tensors, "tensor", place, (*where, "tensor"))
-        check.names(buffer.users, form.order, "user", place, (*where, "users"))
+        check.names(buffer.users, members, "user", place, (*where, "users"))
         check.names(buffer.outside, cascade.ranks, "rank", place, (*where, "outside"))
     dims = [dim.name for dim in check.problem.hardware.levels[boundary].spatial]
     for name, factors in form.spatial.items():

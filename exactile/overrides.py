@@ -7,6 +7,7 @@ List items are addressed by their name (`hardware.levels.GLB.capacity`), by the 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from exactile.faults import FileFault, LoadError
 from exactile.formulation.faults import nearest
@@ -23,7 +24,10 @@ def parse_override(text: str) -> tuple[tuple[str, ...], Node]:
     path = tuple(part.strip() for part in key.split("."))
     if not equals or not all(path):
         raise LoadError([FileFault((), "expected KEY=VALUE, like workload.ranks.m=1024", file)])
-    node = read_value(value, file)
+    try:
+        node = read_value(value, file)
+    except LoadError as error:
+        raise LoadError([replace(fault, line=None) for fault in error.faults]) from None
     return path, _placed(node or Node(None, file, None), file)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
@@ -141,6 +142,8 @@ def build_objective(
     """The objective; without a machine the units of its bounds cannot be judged."""
     if not isinstance(node.value, Mapping):
         node = Node({"minimize": node}, node.file, node.line, node.text)
+        form, faults = validate(ObjectiveForm, node, prefix)
+        return (Objective(form.minimize) if form else None), [replace(fault, path=prefix) for fault in faults]
     form, faults = validate(ObjectiveForm, node, prefix)
     bounds: dict[str, Fraction] = {}
     bounds_node = node.child("subject_to")

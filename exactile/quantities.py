@@ -45,7 +45,8 @@ joule = [joule] = J
 """
 
 _NUMBER = re.compile(
-    r"\s*([+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,3})?)(?![\w.])\s*(.*?)\s*\Z", re.DOTALL
+    r"\s*([+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,3})?)(?![\d.]|[eE][+-]?\d)\s*(.*?)\s*\Z",
+    re.DOTALL,
 )
 _UNIT = re.compile(r"(?:[^\W\d_]+|/|\*|\s){1,40}\Z")
 _NAMES = (
@@ -83,7 +84,7 @@ def _unit(text: str) -> Amount:
     """One of a unit such as `pJ/bit` or `/value`, in base units."""
     if not text:
         return Amount(Fraction(1), frozenset())
-    if not _UNIT.match(text):
+    if not _UNIT.match(text) or "//" in text or "**" in text:
         raise QuantityError(f"cannot read the unit '{text[:40]}'")
     for name in re.findall(r"[^\W\d_]+", text):
         if name not in _registry():

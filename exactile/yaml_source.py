@@ -124,7 +124,10 @@ def read_value(text: str, file: str) -> Node | None:
 
 
 def _syntax_fault(error: yaml.MarkedYAMLError, file: str) -> FileFault:
-    line = None if error.problem_mark is None else error.problem_mark.line + 1
+    # what never ends is looked for where it starts
+    mark = error.context_mark if "end of stream" in (error.problem or "") else error.problem_mark
+    mark = mark or error.problem_mark
+    line = None if mark is None else mark.line + 1
     context = f" ({error.context}" if error.context else ""
     if context and error.context_mark is not None:
         context += f" that starts in line {error.context_mark.line + 1}"

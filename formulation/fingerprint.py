@@ -33,11 +33,23 @@ def problem_hash(problem: Problem) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def _counts(field: dataclasses.Field[Any], value: Any) -> bool:
+    """Defaults are left out: an option added later does not change the hash of problems without it."""
+    default = field.default
+    if field.default_factory is not dataclasses.MISSING:
+        default = field.default_factory()
+    return field.name not in _LEFT_OUT and getattr(value, field.name) != default
+
+
 def _canonical(value: Any) -> Any:
     """The value in JSON's types; mappings and sets lose their order."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = [field.name for field in dataclasses.fields(value) if field.name not in _LEFT_OUT]
-        return {"": type(value).__name__, **{name: _canonical(getattr(value, name)) for name in fields}}
+        fields = {
+            field.name: getattr(value, field.name)
+            for field in dataclasses.fields(value)
+            if _counts(field, value)
+        }
+        return {"": type(value).__name__, **{name: _canonical(item) for name, item in fields.items()}}
     if isinstance(value, Mapping):
         return {str(key): _canonical(item) for key, item in value.items()}
     if isinstance(value, frozenset):

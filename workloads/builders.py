@@ -57,18 +57,12 @@ def attention_spec(
     name: str = "attention",
 ) -> dict[str, Any]:
     """The arguments of `Cascade` for `attention`, in the form of a workload file."""
+    counts = {"heads": heads, "head_dim": head_dim, "tokens": tokens, "batch": batch, "bits": bits}
+    optional = {"kv_heads": kv_heads, "kv_tokens": kv_tokens}
+    faults = _count_faults(counts | {key: value for key, value in optional.items() if value is not None})
+    faults += _choice_faults("softmax", softmax, get_args(Softmax))
     kv_heads = heads if kv_heads is None else kv_heads
     kv_tokens = tokens if kv_tokens is None else kv_tokens
-    counts = {
-        "heads": heads,
-        "head_dim": head_dim,
-        "tokens": tokens,
-        "kv_heads": kv_heads,
-        "kv_tokens": kv_tokens,
-    }
-    faults = _count_faults({**counts, "batch": batch, "bits": bits}) + _choice_faults(
-        "softmax", softmax, get_args(Softmax)
-    )
     if not faults and heads % kv_heads:
         faults.append(Fault(("kv_heads",), f"expected a divisor of heads ({heads}), got {kv_heads}"))
     if faults:
