@@ -28,14 +28,27 @@ _ARRAY_SIDES = (2, 3)
 def shrink(cascade: Cascade, hardware: Hardware, mapping: Mapping) -> tuple[Cascade, Hardware, Mapping]:
     """The three scaled down together."""
     plans = [_chains(group, dict.fromkeys(group.order, cascade.ranks)) for group in mapping.groups]
+    tied = _tied(cascade)
     steps: dict[str, list[_Chain]] = {rank: [] for rank in cascade.ranks}
     for plan in plans:
         for (_, rank), chain in plan.items():
-            steps[rank].append(chain)
-    extents = {rank: _small_extent(extent, steps[rank]) for rank, extent in cascade.ranks.items()}
+            steps[tied[rank]].append(chain)
+    extents = {rank: _small_extent(extent, steps[tied[rank]]) for rank, extent in cascade.ranks.items()}
     groups = tuple(_small_group(g, dict.fromkeys(g.order, (cascade.ranks, extents))) for g in mapping.groups)
     small = Mapping(groups, mapping.kept_between_groups)
     return _small_cascade(cascade, extents), _small_hardware(hardware, small), small
+
+
+def _tied(cascade: Cascade) -> dict[str, str]:
+    """For each rank one that stands for it: ranks that index the same dimension of a tensor stay equal."""
+    tied = {rank: rank for rank in cascade.ranks}
+    first: dict[tuple[str, int], str] = {}
+    for einsum in cascade.einsums:
+        for access in (einsum.output, *einsum.inputs):
+            for position, rank in enumerate(access.ranks if access.plain else ()):
+                one, other = tied[first.setdefault((access.tensor, position), rank)], tied[rank]
+                tied = {name: one if stands == other else stands for name, stands in tied.items()}
+    return tied
 
 
 @dataclass(frozen=True)
@@ -44,7 +57,6 @@ class _Step:
 
     parts: int
     ragged: bool
-    spatial: bool
 
 
 _Chain = tuple[_Step, ...]
@@ -62,8 +74,8 @@ def _chains(group: Group, extents: Map[str, Map[str, int]]) -> dict[tuple[str, s
             tile = min(tiles.get(rank, block), block)
             inside[rank] = tile
             found[e, rank] = (
-                *_step(extent, factor, block, True),
-                *_step(block, -(-block // tile), tile, False),
+                *_step(extent, factor, block),
+                *_step(block, -(-block // tile), tile),
             )
         inner = group.inner[e]
         if isinstance(inner, Group):
@@ -73,51 +85,49 @@ def _chains(group: Group, extents: Map[str, Map[str, int]]) -> dict[tuple[str, s
         else:
             for rank, factors in inner.spatial.items():
                 factor = prod(factors.values())
-                found[e, rank] += tuple(_step(inside[rank], factor, -(-inside[rank] // factor), True))
+                found[e, rank] += tuple(_step(inside[rank], factor, -(-inside[rank] // factor)))
     return found
 
 
-def _step(whole: int, parts: int, part: int, spatial: bool) -> Iterable[_Step]:
+def _step(whole: int, parts: int, part: int) -> Iterable[_Step]:
     if parts > 1:
-        yield _Step(parts, parts * part != whole, spatial)
+        yield _Step(parts, parts * part != whole)
 
 
 def _small_extent(extent: int, chains: Iterable[_Chain]) -> int:
-    """The smallest extent on which every chain of divisions keeps its form, else the best there is."""
-    chains = list(dict.fromkeys(chains))
-    best, most = extent, -1
-    for candidate in (c for c in _EXTENTS if c <= extent):
-        kept = sum(_follows(candidate, chain) for chain in chains)
-        if kept > most:
-            best, most = candidate, kept
-    return best
+    """The smallest extent on which most divisions keep at least two parts, then most keep their form.
 
-
-def _follows(extent: int, chain: _Chain) -> int:
-    """How many divisions of the chain keep their form on `extent`, counted double if they keep a ragged edge.
-
-    Something is left below the last division (a tile of two), so that edges inside tiles are seen too.
+    Something should be left below the last division (a tile of two), so that errors inside tiles show too.
     """
-    score = 0
-    for step in chain:
-        part = _part(extent, step)
-        parts = -(-extent // part)
-        score += parts > 1
-        score += (
-            parts > 1 and (parts * part != extent) == step.ragged and parts == min(step.parts, _MOST_TRIPS)
-        )
-        extent = part
-    return 2 * score + (extent > 1)
+    chains = list(dict.fromkeys(chains))
+
+    def likeness(candidate: int) -> tuple[int, int, int, int]:
+        divided = alike = rest = 0
+        for chain in chains:
+            left = candidate
+            for step in chain:
+                part = _part(left, step)
+                parts = -(-left // part)
+                divided += parts > 1
+                ragged = parts * part != left
+                alike += parts == min(step.parts, _MOST_TRIPS) and ragged == step.ragged
+                left = part
+            rest += left > 1
+        return divided, alike, rest, -candidate
+
+    return max((candidate for candidate in _EXTENTS if candidate <= extent), key=likeness)
 
 
 def _part(extent: int, step: _Step) -> int:
     """The size of the parts into which a small extent is divided in the manner of `step`."""
-    want = min(step.parts, _MOST_TRIPS)
     if extent <= 1:
         return 1
-    sizes = range(1, extent)
-    like = [size for size in sizes if (extent % size != 0) == step.ragged] or list(sizes)
-    return min(like, key=lambda size: (abs(-(-extent // size) - want), size))
+    want = min(step.parts, _MOST_TRIPS)
+
+    def unlike(size: int) -> tuple[int, bool, int]:
+        return abs(-(-extent // size) - want), (extent % size != 0) != step.ragged, size
+
+    return min(range(1, extent), key=unlike)
 
 
 def _small_group(group: Group, extents: Map[str, tuple[Map[str, int], Map[str, int]]]) -> Group:
@@ -134,7 +144,7 @@ def _small_group(group: Group, extents: Map[str, tuple[Map[str, int], Map[str, i
         for loop in group.nests[e]:
             parts = -(-old[loop.rank] // loop.tile)
             if parts > 1:
-                step = _Step(parts, old[loop.rank] % loop.tile != 0, False)
+                step = _Step(parts, old[loop.rank] % loop.tile != 0)
                 old[loop.rank], new[loop.rank] = loop.tile, _part(new[loop.rank], step)
             loops.append(Loop(loop.rank, new[loop.rank]))
         nests[e] = tuple(loops)
@@ -152,7 +162,7 @@ def _split(rank: str, factors: Map[str, int], old: dict[str, int], new: dict[str
     for dim, factor in factors.items():
         block = -(-old[rank] // factor)
         if factor > 1:
-            part = _part(new[rank], _Step(factor, factor * block != old[rank], True))
+            part = _part(new[rank], _Step(factor, factor * block != old[rank]))
             small[dim] = -(-new[rank] // part)
             new[rank] = part
         else:
