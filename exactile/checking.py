@@ -96,4 +96,7 @@ def check_mapping(
 
 def _sentences(title: str, broken: tuple[str, ...]) -> list[Line]:
     rules = "one rule" if len(broken) == 1 else f"{len(broken)} rules"
-    return [[(f"{title}: it breaks {rules}", "bad")], *([(f"  {sentence}", "plain")] for sentence in broken)]
+    lines: list[Line] = [[(f"{title}: it breaks {rules}", "bad")]]
+    for sentence in broken:
+        lines.append([(f"  {sentence}", "plain")])
+    return lines

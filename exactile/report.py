@@ -100,8 +100,9 @@ def traffic_table(problem: Problem, cost: Cost) -> list[Line]:
     for unit in problem.hardware.compute:
         energy = cost.energy_by_level.get(unit.name, Fraction(0))
         rows.append(Row((unit.name, "", "", "", *_energy(energy, cost)), "title"))
-    unit = "energy" if problem.hardware.energy_unit == "1" else f"energy/{problem.hardware.energy_unit}"
-    return table(("", "tensor", "reads", "writes", unit, "share"), rows, left=2)
+    energy_unit = problem.hardware.energy_unit
+    heading = "energy" if energy_unit == "1" else f"energy/{energy_unit}"
+    return table(("", "tensor", "reads", "writes", heading, "share"), rows, left=2)
 
 
 def level_traffic(cost: Cost, level: str) -> dict[str, Traffic]:

@@ -76,8 +76,8 @@ def confirm(cascade: Cascade, hardware: Hardware, mapping: Mapping) -> str:
     right = reference(cascade, inputs)
     for tensor, values in observed.values.items():
         if not np.allclose(values, right[tensor], rtol=RELATIVE_TOLERANCE, atol=RELATIVE_TOLERANCE):
-            error = float(np.max(np.abs(values - right[tensor])))
-            raise VerificationError(f"the numbers of {tensor} ({size}) are off by up to {error:g}")
+            off = float(np.max(np.abs(values - right[tensor])))
+            raise VerificationError(f"the numbers of {tensor} ({size}) are off by up to {off:g}")
     return size
 
 
