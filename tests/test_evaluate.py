@@ -194,7 +194,7 @@ def product_of(*sizes: int) -> Iterator[tuple[int, ...]]:
 
 
 def test_closed_formulas_on_every_structure_of_two_operators() -> None:
-    """DRAM = visits(A) + visits(B) + visits(D) + 2·visits(E) - |E|, and the peak as the larger of two live sets."""
+    """Traffic and peak of model section "two operators": visits summed, the larger of two live sets."""
 
     def visits(tensor: str, outside: str) -> int:
         foreign = prod(TRIPS[r] for r in outside if r not in SHAPES[tensor])

@@ -54,8 +54,9 @@ def peaks(facts: Facts, tree: Tree, descents: Iterable[Descent]) -> dict[str, in
 
 def corrections(facts: Facts, tree: Tree) -> dict[str, int]:
     """Rescaling operations per corrected Einsum: `n_r · |output|` for each online statistic over `r`
-    whose loop lies outside the buffer from which the Einsum reads it."""
-    found: dict[str, int] = {}
+    whose loop lies outside the buffer from which the Einsum reads it. Several barriers over one rank
+    that correct one output, as around one softmax, are one statistic."""
+    found: dict[tuple[str, str], int] = {}
     for barrier in facts.barriers:
         for name in barrier.corrects if barrier.mode == "online" else ():
             nest = tree.nests.get(name)
@@ -66,8 +67,11 @@ def corrections(facts: Facts, tree: Tree) -> dict[str, int]:
                 continue  # it reads what overwrote the tensor in place
             if barrier.rank in nest.ranks[: held.depth] and held.shared:
                 size = facts.cascade.tensors[name].size
-                found[name] = found.get(name, 0) + nest.trip(barrier.rank) * size * _executions(nest)
-    return found
+                found[name, barrier.rank] = nest.trip(barrier.rank) * size * _executions(nest)
+    total: dict[str, int] = {}
+    for (name, _), count in found.items():
+        total[name] = total.get(name, 0) + count
+    return total
 
 
 def _executions(nest: Nest) -> int:

@@ -79,7 +79,7 @@ def _boundary(
     if broken:
         return
     tree = tree_of(facts, group, parent)
-    crooked = list(check_sharing.prefix_faults(facts, tree))
+    crooked = [*check_sharing.spread_faults(tree), *check_sharing.prefix_faults(facts, tree)]
     yield from crooked
     if not crooked:
         yield from _tree(facts, tree, boundary, mapspace)
@@ -100,7 +100,6 @@ def _tree(facts: Facts, tree: Tree, boundary: int, mapspace: Mapspace | None) ->
     yield from check_sharing.loop_owner_faults(tree)
     yield from check_sharing.order_faults(facts, tree)
     yield from check_sharing.connection_faults(tree)
-    yield from check_sharing.spread_faults(tree)
     yield from check_rules.dependency_faults(facts, tree)
     yield from check_rules.barrier_faults(facts, tree)
     if boundary == 0:
