@@ -310,8 +310,11 @@ class MappingDraw:
     def group(self, order: list[str]) -> Group:
         """A group at boundary 0."""
         spatial: dict[str, dict[str, dict[str, int]]] = {}
+        dims = self.hardware.levels[0].spatial
         if len(order) == 1:
-            spatial = {order[0]: self._factors(self._einsum(order[0]), self.hardware.levels[0].spatial)}
+            spatial = {order[0]: self._factors(self._einsum(order[0]), dims)}
+        elif dims and self.rng.random() < 0.6:
+            spatial = self._common_factors(order, dims[0])
         extents = {e: self._block(self.cascade.ranks, spatial.get(e, {})) for e in order}
         tree = self._tree(order)
         shared = [b for b in self._shared_buffers(order, tree) if self._holds(1, b.tensor)]
@@ -456,6 +459,14 @@ class MappingDraw:
                     found.setdefault(rank, {})[dim.name] = factor
                     left //= factor
         return found
+
+    def _common_factors(self, order: list[str], dim: SpatialDim) -> dict[str, dict[str, dict[str, int]]]:
+        """One rank that all members have, spread alike."""
+        common = [r for r in self.cascade.ranks if all(r in self._einsum(e).ranks for e in order)]
+        if not common or dim.size == 1:
+            return {}
+        rank, factor = self.rng.choice(common), self.rng.randint(2, dim.size)
+        return {e: {rank: {dim.name: factor}} for e in order}
 
     def _below(self, name: str, level: int, tile: dict[str, int]) -> Group | UnitMapping:
         einsum = self._einsum(name)

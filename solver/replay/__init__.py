@@ -51,6 +51,10 @@ def replay(
     """
     if mapping.kept_between_groups:
         raise ReplayError("tensors kept on chip between groups cannot be replayed")
+    for einsum in cascade.einsums:
+        for access in (einsum.output, *einsum.inputs):
+            if not access.plain:
+                raise ReplayError(f"{access} of {einsum.name}: the replay needs plain ranks as indices")
     machine = Machine(cascade, hardware)
     computed = Numbers(cascade, numbers) if numbers is not None else None
     groups = tuple(_group(machine, group, computed) for group in mapping.groups)

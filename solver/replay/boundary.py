@@ -14,20 +14,11 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Protocol
 
-from exactile.formulation.mapping import Group, UnitMapping
-from exactile.solver.replay.errors import ReplayError
-from exactile.solver.replay.intervals import View, cut, elements, length, origin, split, trips
-from exactile.solver.replay.machine import Factors, Machine, Tally, blocks, inner_tile, instances
-from exactile.solver.replay.tree import (
-    Allocation,
-    Step,
-    build,
-    depth_of,
-    held_tensors,
-    kept_depth,
-    shared_depth,
-    without_single_trips,
-)
+from exactile.formulation.mapping import Group, Loop, UnitMapping
+from exactile.solver.replay.intervals import Intervals, View, cut, elements, length, origin, split, trips
+from exactile.solver.replay.machine import Factors, Machine, Tally, instances
+from exactile.solver.replay.plan import Plan
+from exactile.solver.replay.tree import Allocation, Step
 from exactile.solver.replay.unit import unit_pass
 
 
@@ -75,16 +66,8 @@ class Pass:
         self.outer = outer
         self.observer = observer
         self.full = {rank: length(intervals) for rank, intervals in outer.views[level].items()}
-        self.blocks = {e: blocks(self.full, group.spatial.get(e, {})) for e in group.order}
-        self.nests = without_single_trips(group, self.blocks)
-        self.tiles = {e: inner_tile(self.blocks[e], self.nests[e]) for e in group.order}
-        self.spatial = {e: self._all_factors(e) for e in group.order}
-        self.shared = self._shared_depths()
-        self.allocations = [*self._own_buffers(), *self._passing_buffers()]
-        self.served = {
-            (u, t): a for a in self.allocations for t in a.held for u in a.users if a.child == level + 1
-        }
-        self.views = self._split_views()
+        self.plan = Plan(machine, group, level, self.full, outer.spatial)
+        self.views = [dict(view) for view in outer.views]
         self.tally = Tally()
         self.live = 0
         self.visited: dict[str, set[tuple[int, ...]]] = {}
@@ -93,119 +76,52 @@ class Pass:
         self.executions: Counter[str] = Counter()
         self.corrections: Counter[str] = Counter()
         self.visits: Counter[Visit] = Counter()
-        self.online = self._online_ranks()
-        self.merged = {e: self._has_merged_boundaries(e) for e in group.order}
-
-    # what is known before the first loop
-
-    def _all_factors(self, einsum: str) -> tuple[Factors, ...]:
-        """Spatial factors of `einsum` at every boundary, outer and inner."""
-        factors = list(self.outer.spatial)
-        inner: Group | UnitMapping = self.group
-        while isinstance(inner, Group):
-            factors.append(inner.spatial.get(einsum, {}))
-            inner = inner.inner[einsum]
-        return tuple(factors)
-
-    def _shared_depths(self) -> dict[str, int]:
-        shared = [(depth_of(b, self.nests), b.users) for b in self.group.buffers if len(b.users) > 1]
-        return {e: shared_depth(e, self.group.order, shared) for e in self.group.order}
-
-    def _own_buffers(self) -> list[Allocation]:
-        found = []
-        for buffer in self.group.buffers:
-            held = held_tensors(self.machine.cascade, self.group, buffer)
-            for tensor in held:
-                if not self.machine.holds(self.level + 1, tensor):
-                    name = self.machine.hardware.levels[self.level + 1].name
-                    raise ReplayError(f"{tensor} is in a buffer at {name}, which does not hold it")
-            depth = depth_of(buffer, self.nests)
-            if len(buffer.users) == 1:
-                (user,) = buffer.users
-                depth = kept_depth(
-                    self.machine.ranks(user, buffer.tensor), self.nests[user], depth, self.shared[user]
-                )
-            parent = self.machine.holder(self.level, buffer.tensor)
-            found.append(Allocation(held, buffer.users, depth, parent, self.level + 1))
-        return found
-
-    def _passing_buffers(self) -> list[Allocation]:
-        """Buffers further in, of tensors that skip the next level and outlive an inner pass."""
-        found = []
-        for einsum in self.group.order:
-            inner = self.group.inner[einsum]
-            if not isinstance(inner, Group):
-                continue
-            nest = self.nests[einsum]
-            tile = {rank: self.tiles[einsum][rank] for rank in self.machine.cascade.by_name[einsum].ranks}
-            for tensor, child in self.machine.escaping(inner, self.level + 1, tile):
-                depth = kept_depth(self.machine.ranks(einsum, tensor), nest, len(nest), self.shared[einsum])
-                parent = self.machine.holder(self.level, tensor)
-                found.append(Allocation((tensor,), (einsum,), depth, parent, child))
-        return found
-
-    def _split_views(self) -> list[View]:
-        parts: dict[str, int] = {}
-        for einsum in self.group.order:
-            for rank, factors in self.group.spatial.get(einsum, {}).items():
-                factor = prod(factors.values())
-                if parts.setdefault(rank, factor) != factor:
-                    raise ReplayError(
-                        f"{', '.join(self.group.order)} split {rank} over different numbers of instances"
-                    )
-        return [
-            {rank: split(view[rank], self.full[rank], parts.get(rank, 1)) for rank in view}
-            for view in self.outer.views
-        ]
-
-    def _online_ranks(self) -> dict[str, list[str]]:
-        """For each Einsum the ranks whose loops bring new maxima that rescale its output."""
-        found: dict[str, list[str]] = {e: [] for e in self.group.order}
-        for barrier in self.machine.cascade.barriers if self.level == 0 else ():
-            for corrected in barrier.corrects if barrier.mode == "online" else ():
-                holder = self.served.get((corrected, barrier.tensor))
-                if holder is None or barrier.tensor not in holder.users:
-                    continue
-                if all(user.name != corrected for user in self.machine.cascade.consumers[barrier.tensor]):
-                    continue  # it uses the buffer for what overwrote the tensor
-                outside = {loop.rank for loop in self.nests[corrected][: holder.depth]}
-                if barrier.rank in outside:
-                    found[corrected].append(barrier.rank)
-        return found
-
-    def _has_merged_boundaries(self, einsum: str) -> bool:
-        """Whether an inner pass must know where it stands outside its own tile."""
-        accesses = self.machine.cascade.by_name[einsum]
-        tensors = (einsum, *(access.tensor for access in accesses.inputs))
-        return isinstance(self.group.inner[einsum], Group) and any(
-            not self.machine.holds(self.level + 1, tensor) for tensor in tensors
-        )
-
-    # execution
+        self._split: set[str] = set()
 
     def run(self) -> Tally:
         """Execute all loops; inner passes are executed once per distinct kind of visit."""
-        self._body(build(self.group.order, self.nests, self.allocations))
+        self._body((Step(self.group.order, None, self.plan.steps()),))
         for visit, times in self.visits.items():
             self.tally.add(self._inside(visit), times)
         return self.tally
 
     def _body(self, steps: Sequence[Step]) -> None:
         for step in steps:
+            around = self._spread(step.members)
             for allocation in step.take:
                 self._take(allocation)
-            if step.loop is None:
-                self._execute(step.members[0])
+            if step.loop is not None:
+                self._loop(step.loop, step)
+            elif step.body:
+                self._body(step.body)
             else:
-                self._loop(step)
+                self._execute(step.members[0])
             for allocation in step.give_back:
                 self._give_back(allocation)
+            self._gather(around)
 
-    def _loop(self, step: Step) -> None:
-        assert step.loop is not None
-        rank, tile = step.loop.rank, step.loop.tile
+    def _spread(self, members: Sequence[str]) -> dict[str, list[Intervals]]:
+        """Split ranks over instances as soon as all members do so alike; returns what to restore."""
+        around = {}
+        for rank in self.plan.spread - self._split:
+            factor = self.plan.factor(members, rank)
+            if factor is not None:
+                around[rank] = [view[rank] for view in self.views]
+                for view in self.views:
+                    view[rank] = split(view[rank], self.full[rank], factor)
+        self._split |= set(around)
+        return around
+
+    def _gather(self, around: Mapping[str, Sequence[Intervals]]) -> None:
+        for rank, whole in around.items():
+            for view, intervals in zip(self.views, whole, strict=True):
+                view[rank] = intervals
+        self._split -= set(around)
+
+    def _loop(self, loop: Loop, step: Step) -> None:
+        rank, tile = loop.rank, loop.tile
         around = [view[rank] for view in self.views]
-        for trip in range(trips(self.blocks[step.members[0]][rank], step.loop)):
+        for trip in range(trips(self.plan.blocks[step.members[0]][rank], loop)):
             for view, block in zip(self.views, around, strict=True):
                 view[rank] = cut(block, trip * tile, tile)
             self._body(step.body)
@@ -233,7 +149,7 @@ class Pass:
             else allocation.depth > 0
         )
         fused = len(allocation.users) > 1 and allocation.tensor in allocation.users
-        crosses = not fused or any(self._leaves(tensor) for tensor in allocation.held)
+        crosses = not fused or any(self.plan.leaves(tensor) for tensor in allocation.held)
         twice = self.machine.hardware.levels[allocation.child].double_buffer and moves and crosses
         return size * max(tensors[tensor].bits for tensor in allocation.held) * (2 if twice else 1)
 
@@ -242,12 +158,6 @@ class Pass:
         if self._resident(allocation):
             return self.outer.resident.get(allocation.tensor, False)
         return allocation.depth > 0
-
-    def _leaves(self, tensor: str) -> bool:
-        """Whether a tensor made here is needed outside the group."""
-        users = self.machine.cascade.consumers[tensor]
-        outside = not users or any(user.name not in self.group.order for user in users)
-        return outside or self.machine.cascade.tensors[tensor].role == "output"
 
     def _take(self, allocation: Allocation) -> None:
         if self.observer is not None:
@@ -279,7 +189,7 @@ class Pass:
             return
         private = len(allocation.users) == 1
         for tensor in allocation.held:
-            if tensor in allocation.users and (private or self._leaves(tensor)):
+            if tensor in allocation.users and (private or self.plan.leaves(tensor)):
                 self._move(allocation, tensor, tensor, down=False)
 
     def _move(self, allocation: Allocation, einsum: str, tensor: str, down: bool) -> None:
@@ -290,10 +200,10 @@ class Pass:
         """
         machine, parent, child = self.machine, allocation.parent, allocation.child
         amount = elements(self.views[parent], machine.ranks(einsum, tensor))
-        amount *= instances(range(parent), self.spatial[einsum])
+        amount *= instances(range(parent), self.plan.spatial[einsum])
         crossed = range(parent, child)
-        above = amount * machine.copies(einsum, tensor, crossed, self.spatial[einsum])
-        below = amount * machine.copies(einsum, tensor, crossed, self.spatial[einsum], below=True)
+        above = amount * machine.copies(einsum, tensor, crossed, self.plan.spatial[einsum])
+        below = amount * machine.copies(einsum, tensor, crossed, self.plan.spatial[einsum], below=True)
         if down:
             self.tally.reads[parent, einsum, tensor] += amount if tensor == einsum else above
             self.tally.writes[child, einsum, tensor] += below
@@ -311,13 +221,13 @@ class Pass:
         again = tile in self.begun[einsum] or self.outer.again
         self.begun[einsum].add(tile)
         views = None
-        if self.merged[einsum]:
+        if self.plan.merged[einsum]:
             views = tuple(
                 tuple((rank, tuple(stop - start for start, stop in view[rank])) for rank in ranks)
                 for view in self.views
             )
         self.visits[Visit(einsum, again, views)] += 1
-        for rank in self.online[einsum]:
+        for rank in self.plan.online[einsum]:
             key = (*tile, *origin(self.views[0], (rank,)))
             if key not in self.rescaled[einsum]:
                 self.rescaled[einsum].add(key)
@@ -328,7 +238,7 @@ class Pass:
     def _inside(self, visit: Visit) -> Tally:
         einsum = visit.einsum
         inner = self.group.inner[einsum]
-        tile = {rank: self.tiles[einsum][rank] for rank in self.machine.cascade.by_name[einsum].ranks}
+        tile = self.plan.tiles[einsum]
         if isinstance(inner, UnitMapping):
             return self._unit(visit, inner, tile)
         own: View = {rank: ((0, size),) for rank, size in tile.items()}
@@ -339,10 +249,10 @@ class Pass:
             ]
         kept = {
             a.tensor: self._moves(a)
-            for a in self.allocations
+            for a in self.plan.allocations
             if a.users == (einsum,) and a.child > self.level + 1
         }
-        spatial = self.spatial[einsum][: self.level + 1]
+        spatial = self.plan.spatial[einsum][: self.level + 1]
         outer = Outer((*outer_views, own), spatial, visit.again, kept)
         return Pass(self.machine, inner, self.level + 1, outer).run()
 
@@ -356,7 +266,7 @@ class Pass:
         def crossing(tensor: str) -> tuple[int, int, int]:
             """The level that serves the unit, elements behind it per element of a tile, copies of each."""
             level = machine.holder(last, tensor)
-            spatial = self.spatial[einsum.name]
+            spatial = self.plan.spatial[einsum.name]
             own = machine.ranks(einsum.name, tensor)
             spread = prod(f for b in range(level, last) for r in own for f in spatial[b].get(r, {}).values())
             copies = machine.copies(einsum.name, tensor, range(level, last), spatial)
