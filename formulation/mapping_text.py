@@ -72,18 +72,16 @@ def loop_text(loop: Loop, parent: int | None) -> str:
 
 
 def unit_text(mapping: UnitMapping) -> str:
-    """`array, weight_stationary, m → rows 32`: the unit and how it is used."""
+    """`array, weight_stationary, m 4 × n 8 over rows`: the unit and how it is used."""
     parts = [mapping.unit]
     if mapping.dataflow:
         parts.append(mapping.dataflow + (" transposed" if mapping.transposed else ""))
-    spread = [
-        f"{rank} → {dim} {factor}"
-        for rank, factors in mapping.spatial.items()
-        for dim, factor in factors.items()
-        if factor > 1
-    ]
-    if spread:
-        parts.append("; ".join(spread))
+    spread: dict[str, list[str]] = {}
+    for rank, factors in mapping.spatial.items():
+        for dim, factor in factors.items():
+            if factor > 1:
+                spread.setdefault(dim, []).append(f"{rank} {factor}")
+    parts += [f"{' × '.join(ranks)} over {dim}" for dim, ranks in spread.items()]
     if mapping.order:
         parts.append(f"steps {' '.join(mapping.order)}")
     return ", ".join(parts)

@@ -54,3 +54,11 @@ class Solution:
         if self.value is None or self.bound is None:
             return None
         return 0.0 if self.value == 0 else float((self.value - self.bound) / self.value)
+
+    def render(self) -> str:
+        """The loop trees with trip counts, tile shapes and sizes; empty without a mapping."""
+        if self.mapping is None:
+            return ""
+        from exactile.formulation.mapping_text import draw, plain
+
+        return plain(draw(self.mapping, self.problem.cascade, self.problem.hardware))

@@ -145,7 +145,7 @@ def test_loops(loop: str, parent: int | None, text: str) -> None:
 
 def test_units() -> None:
     assert unit_text(UnitMapping("array", "weight_stationary", True)) == "array, weight_stationary transposed"
-    assert unit_text(UnitMapping("pe", spatial={"m": {"rows": 4, "cols": 1}})) == "pe, m → rows 4"
+    assert unit_text(UnitMapping("pe", spatial={"m": {"rows": 4, "cols": 1}})) == "pe, m 4 over rows"
 
 
 @pytest.mark.parametrize(
