@@ -10,6 +10,7 @@ from fractions import Fraction
 import pytest
 from brute_force import BruteForce
 from brute_force_sample import sample
+from golden_instances import Instance, instances
 from two_operator_problems import problem
 
 from exactile.formulation.cascade import Cascade
@@ -21,13 +22,13 @@ EVERYTHING = Objective("dram_traffic", ("energy", "latency", "operations"))
 CHUNK = 20
 
 
-@pytest.mark.parametrize("first", range(0, 300, CHUNK))
+@pytest.mark.parametrize("first", range(0, 160, CHUNK))
 def test_its_cost_function_and_its_rules_are_those_of_the_core(first: int) -> None:
     found: Counter[str] = Counter()
     for seed in range(first, first + CHUNK):
         one = replace(problem(seed), objective=EVERYTHING)
         search, rng = BruteForce(one), random.Random(seed)
-        for _ in range(8):
+        for _ in range(6):
             mapping, values, peaks = sample(search, rng)
             cost = evaluate(one.cascade, one.hardware, mapping)
             assert {name: cost.quantity(name) for name in values} == values, (seed, mapping)
@@ -38,6 +39,18 @@ def test_its_cost_function_and_its_rules_are_those_of_the_core(first: int) -> No
             found["fits" if not broken else "too large"] += 1
             found["fused"] += any(len(group.order) > 1 for group in mapping.groups)
     assert min(found["fits"], found["too large"], found["fused"]) > 0
+
+
+GOLDEN = [one for one in instances() if one.id in {1, 7, 13, 14, 24, 28}]
+
+
+@pytest.mark.parametrize("one", GOLDEN, ids=str)
+def test_it_finds_golden_optima(one: Instance) -> None:
+    objective = Objective(one.objective, ())
+    search = BruteForce(Problem(one.cascade, one.hardware, objective, one.mapspace))
+    assert search.best() == (one.optimum,)
+    assert search.best_without_recomputation() == (one.without_recomputation,)
+    assert search.best_unfused() == (one.unfused,)
 
 
 def _attention(ranks: dict[str, int], values: int, objective: str = "dram_traffic") -> Problem:
@@ -62,7 +75,7 @@ def test_two_values_are_too_few_and_three_are_enough() -> None:
     assert BruteForce(_attention(ranks, 3)).best() is not None
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(20))
 def test_the_smallest_tile_of_each_trip_count_is_enough(seed: int) -> None:
     one = problem(1000 + seed)
     sizes = {rank: min(extent, 7) for rank, extent in one.cascade.ranks.items()}
