@@ -206,15 +206,20 @@ def _resources(hardware: Hardware, cost: Cost) -> list[Line]:
     for group in cost.latency_by_group:
         for name, cycles in group.items():
             totals[name] = totals.get(name, Fraction(0)) + cycles
+
+    def busy(name: str) -> tuple[str, str]:
+        cycles = totals.get(name, Fraction(0))
+        return grouped(cycles), percent(cycles, cost.cycles)
+
     rows = []
-    capacities = {level.name: level.capacity for level in hardware.levels}
-    for name in (*capacities, *(unit.name for unit in hardware.compute)):
-        capacity = capacities.get(name)
+    for level in hardware.levels:
+        unlimited = level.read_bandwidth is None and level.write_bandwidth is None
         space = ("", "", "")
-        if capacity is not None and name in cost.peak:
-            space = (size(cost.peak[name]), size(capacity), percent(cost.peak[name], capacity))
-        busy = totals.get(name, Fraction(0))
-        rows.append(Row((name, *space, grouped(busy), percent(busy, cost.cycles)), "plain"))
+        if level.capacity is not None and level.name in cost.peak:
+            peak = cost.peak[level.name]
+            space = (size(peak), size(level.capacity), percent(peak, level.capacity))
+        rows.append(Row((level.name, *space, *(("unlimited", "") if unlimited else busy(level.name)))))
+    rows += [Row((unit.name, "", "", "", *busy(unit.name))) for unit in hardware.compute]
     return table(("", "peak", "capacity", "full", "busy cycles", "busy"), rows, left=1)
 
 
