@@ -297,9 +297,9 @@ def _tensor_faults(
             f"expected one of {', '.join(get_args(Role))}, got {role!r}{nearest(str(role), get_args(Role))}",
         )
     elif role in ("input", "weight") and written:
-        yield Fault((*path, "role"), f"{name} is written by an Einsum and cannot be an {role}")
+        yield Fault((*path, "role"), f"{name} is written by an Einsum, so its role cannot be {role}")
     elif role in ("output", "intermediate") and not written:
-        yield Fault((*path, "role"), f"no Einsum writes {name}, so it cannot be an {role}")
+        yield Fault((*path, "role"), f"no Einsum writes {name}, so its role cannot be {role}")
     for key in ("row", "online"):
         if entry.get(key) is not None and entry[key] not in ranks:
             yield Fault((*path, key), f"expected a rank of {name} ({', '.join(ranks)}), got {entry[key]!r}")

@@ -5,6 +5,7 @@ Each case changes a sound file and lists all faults that must be reported, no mo
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -204,7 +205,7 @@ MUTATIONS = [
 ]
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_damage_to_a_file_makes_a_traceback(data: st.DataObject, tmp_path: Path) -> None:
     """Pieces of the sound file are replaced at random: it loads, or it is an `InputError`."""
@@ -222,3 +223,61 @@ def test_no_damage_to_a_file_makes_a_traceback(data: st.DataObject, tmp_path: Pa
     except ex.InputError as error:
         assert error.faults
         assert all(str(fault).isprintable() for fault in error.faults)
+
+
+VALUES = st.sampled_from(
+    [
+        None,
+        True,
+        -1,
+        0,
+        3,
+        10**50,
+        2.5,
+        "",
+        "no",
+        "x y",
+        "9 pJ",
+        "1e9999",
+        [],
+        ["h"],
+        [["S"], 3],
+        {},
+        {"h": [1]},
+        [{}],
+    ]
+)
+
+
+def paths(tree: Any) -> list[tuple[Any, ...]]:
+    """The path of every value below `tree`."""
+    items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    return [path for key, value in items for path in [(key,), *((key, *below) for below in paths(value))]]
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_no_wrong_value_makes_a_traceback(data: st.DataObject, tmp_path: Path) -> None:
+    """Values anywhere in the file are replaced by values of other types."""
+    tree = yaml.safe_load(SOUND.replace("  tile_sizes: divisors", PINS))
+    for _ in range(data.draw(st.integers(1, 3))):
+        *above, key = data.draw(st.sampled_from(paths(tree)))
+        place = tree
+        for step in above:
+            place = place[step]
+        place[key] = copy.deepcopy(data.draw(VALUES))
+    path = tmp_path / "problem.yaml"
+    path.write_text(yaml.safe_dump(tree), encoding="utf-8")
+    try:
+        ex.problem_hash(ex.load_problem(path))
+    except ex.InputError as error:
+        assert error.faults
+
+
+PINS = """\
+  fusion: [[S, P], [O]]
+  orders: {S: [h, m, n, e]}
+  residency: {Q: [h, m]}
+  tiles: {m: 4}
+  order: given
+"""
