@@ -9,15 +9,21 @@ from exactile.formulation.cascade import Cascade
 from exactile.formulation.einsum import Role
 from exactile.formulation.faults import Fault, nearest
 from exactile.formulation.hardware import Hardware
-from exactile.formulation.problem import Mapspace, Problem
+from exactile.formulation.problem import OBJECTIVES, QUANTITIES, Mapspace, Objective, Problem
 from exactile.formulation.units import NoUnitError, candidates, correction_unit
 
 ROLES: tuple[Role, ...] = ("input", "weight", "output", "intermediate", "state")
 
 
 def problem_faults(problem: Problem) -> list[Fault]:
-    """Everything that does not fit, with paths such as `mapspace.tiles.m`."""
-    return misfits(problem.cascade, problem.hardware, problem.mapspace)
+    """Everything that does not fit, with paths such as `mapspace.tiles.m`.
+
+    For problems built in Python too: names of quantities and options are judged as a file's are.
+    """
+    return [
+        *_option_faults(problem.objective, problem.mapspace),
+        *misfits(problem.cascade, problem.hardware, problem.mapspace),
+    ]
 
 
 def misfits(cascade: Cascade, hardware: Hardware | None, mapspace: Mapspace | None) -> list[Fault]:
@@ -28,6 +34,16 @@ def misfits(cascade: Cascade, hardware: Hardware | None, mapspace: Mapspace | No
     if mapspace is not None:
         faults += [*_pin_faults(cascade, mapspace), *_fusion_faults(cascade, mapspace)]
     return faults
+
+
+def _option_faults(objective: Objective, mapspace: Mapspace) -> Iterator[Fault]:
+    yield from _unknown([objective.minimize], OBJECTIVES, ("objective", "minimize"), "objective")
+    yield from _unknown(objective.then, QUANTITIES, ("objective", "then"), "quantity")
+    yield from _unknown(objective.subject_to, QUANTITIES, ("objective", "subject_to"), "quantity")
+    yield from _unknown([mapspace.tile_sizes], ("divisors", "all"), ("mapspace", "tile_sizes"), "value")
+    yield from _unknown([mapspace.order], ("search", "given"), ("mapspace", "order"), "value")
+    if isinstance(mapspace.fusion, str):
+        yield from _unknown([mapspace.fusion], ("free", "none"), ("mapspace", "fusion"), "value")
 
 
 def _unit_faults(cascade: Cascade, hardware: Hardware) -> Iterator[Fault]:

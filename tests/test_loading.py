@@ -12,6 +12,7 @@ import pytest
 
 import exactile as ex
 from exactile import catalogue
+from exactile.formulation.consistency import problem_faults
 from exactile.formulation.hardware import OpCost, Rate, SpatialDim
 
 ATTENTION = """\
@@ -266,3 +267,19 @@ def test_every_public_name_is_there() -> None:
         assert getattr(ex, name).__name__ == name
     with pytest.raises(AttributeError, match="no attribute 'solve'"):
         _ = ex.solve
+
+
+def test_problems_built_in_python_are_judged_alike() -> None:
+    problem = ex.Problem(
+        ex.attention(2, 4, 8, softmax="row"),
+        ex.hardware("unit-energy-32x32"),
+        objective=ex.Objective("enrgy", then=("time",)),
+        mapspace=ex.Mapspace(tile_sizes="primes", tiles={"z": 3}),  # type: ignore[arg-type]
+    )
+    assert [str(fault) for fault in problem_faults(problem)] == [
+        "objective.minimize: unknown objective 'enrgy'; did you mean 'energy'?",
+        "objective.then: unknown quantity 'time'; there are dram_traffic, energy, latency, edp, operations",
+        "mapspace.tile_sizes: unknown value 'primes'; there are divisors, all",
+        "workload.einsums.1: no compute unit of unit-energy-32x32 can run op max, add, exp, div of P",
+        "mapspace.tiles.z: unknown rank 'z'; there are h, m, n, e, f",
+    ]
