@@ -76,15 +76,10 @@ def loop_owner_faults(tree: Tree) -> Iterator[str]:
                 yield f"{where}: the shared loop {rank} around {name} is a rank of no Einsum inside it"
 
 
-def order_faults(facts: Facts, tree: Tree) -> Iterator[str]:
-    """Producers first, and whatever shares loops stands together: the subtrees of a node are intervals."""
+def interval_faults(tree: Tree) -> Iterator[str]:
+    """Whatever shares loops stands together in the order: the subtrees of a node are intervals."""
     order = tree.group.order
     where = label(tree.group)
-    place = {name: position for position, name in enumerate(order)}
-    for name in order:
-        for access in facts.einsums[name].einsum.inputs:
-            if place.get(access.tensor, -1) > place[name]:
-                yield f"{where}: {name} runs before {access.tensor}, which it reads"
     for left, one in enumerate(order):
         for right in range(left + 2, len(order)):
             two = order[right]

@@ -136,6 +136,15 @@ def key_faults(facts: Facts, group: Group, boundary: int) -> Iterator[str]:
             )
 
 
+def topological_faults(facts: Facts, group: Group) -> Iterator[str]:
+    """Inside a group a producer runs before its consumers."""
+    place = {name: position for position, name in enumerate(group.order)}
+    for name in group.order:
+        for access in facts.einsums[name].einsum.inputs:
+            if place.get(access.tensor, -1) > place[name]:
+                yield f"{label(group)}: {name} runs before {access.tensor}, which it reads"
+
+
 def spatial_faults(
     factors: Map[str, Map[str, int]], ranks: Iterable[str], dims: Iterable[SpatialDim], who: str
 ) -> Iterator[str]:

@@ -71,6 +71,7 @@ def _boundary(
         if inner is not None and not isinstance(inner, Group):
             yield from unit_faults(facts, name, inner)
     broken = [
+        *check_structure.topological_faults(facts, group),
         *check_structure.key_faults(facts, group, boundary),
         *check_structure.loop_faults(facts, group, boundary, parent),
         *check_buffers.buffer_faults(facts, group, boundary),
@@ -98,7 +99,7 @@ def _boundary(
 def _tree(facts: Facts, tree: Tree, boundary: int, mapspace: Mapspace | None) -> Iterator[str]:
     """The rules on a well-formed tree."""
     yield from check_sharing.loop_owner_faults(tree)
-    yield from check_sharing.order_faults(facts, tree)
+    yield from check_sharing.interval_faults(tree)
     yield from check_sharing.connection_faults(tree)
     yield from check_rules.dependency_faults(facts, tree)
     yield from check_rules.barrier_faults(facts, tree)
