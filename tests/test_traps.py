@@ -177,6 +177,25 @@ def test_recomputed_sums_begin_anew() -> None:
     assert updates - 48 != updates - 16
 
 
+def test_an_online_softmax_in_place_is_corrected_once() -> None:
+    """Naive: the barriers on `S` and on `P`, which overwrites it in the same buffer, each charge `O`."""
+    cascade = Cascade(
+        {"m": 8, "n": 6, "e": 4, "f": 4},
+        [
+            "S[m,n] = Q[m,e] * K[n,e]",
+            {"einsum": "P[m,n] = softmax(S[m,n])", "over": "n", "mode": "online", "in_place": True},
+            "O[m,f] = P[m,n] * V[n,f]",
+        ],
+    )
+    chosen = mapping(
+        group(dict.fromkeys("SPO", "m:2 n:3"), "S S+P+O m n", "Q S m", "K S m n", "V O m n", "O O m")
+    )
+    assert violations(cascade, FREE, chosen) == ()
+    cost = evaluate(cascade, FREE, chosen)
+    assert cost.groups[0].corrections == {"O": 2 * 8 * 4}
+    assert cost.operations == 8 * 6 * (4 + 1 + 4) + 2 * 8 * 4
+
+
 def test_a_spatial_split_of_a_tensors_own_rank_costs_no_factor() -> None:
     """Naive: four cores read four times as much. `A` is split with `m`, `B` is multicast or read by each."""
     cascade = matmul(8, 3, 5)
