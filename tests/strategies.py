@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cache
 from math import prod
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from hypothesis import strategies as st
 
 from exactile.formulation.cascade import Cascade
@@ -276,9 +279,12 @@ class _Tree:
 
 
 class MappingDraw:
-    """Draws mappings of one cascade on one machine; most are legal."""
+    """Draws mappings of one cascade on one machine; most are legal, fewer if `reckless`."""
 
-    def __init__(self, rng: random.Random, cascade: Cascade, hardware: Hardware) -> None:
+    def __init__(
+        self, rng: random.Random, cascade: Cascade, hardware: Hardware, reckless: bool = False
+    ) -> None:
+        self.reckless = reckless
         self.rng = rng
         self.cascade = cascade
         self.hardware = hardware
@@ -374,7 +380,7 @@ class MappingDraw:
     def _loopable(self, members: list[str], used: set[str]) -> list[str]:
         """Ranks that the members may share a loop over without reading partial sums."""
         banned = set(used)
-        for name in members:
+        for name in members if not self.reckless else ():
             if any(consumer.name in members for consumer in self.cascade.consumers[name]):
                 banned |= self._einsum(name).reduction
                 banned |= {b.rank for b in self.cascade.barriers if b.tensor == name and b.mode == "row"}
@@ -529,19 +535,42 @@ def correctable(cascade: Cascade) -> bool:
     return True
 
 
-def random_case(seed: int) -> Case:
-    """A legal mapping of two to four Einsums; the same one for the same seed."""
-    rng = random.Random(seed)
+def _draws(rng: random.Random, reckless: bool) -> Iterator[tuple[Case, tuple[str, ...]]]:
+    """Small cases with their violations, without end."""
     while True:
         cascade = random_cascade(rng)
         if not small(cascade) or not correctable(cascade):
             continue
         hardware = random_hardware(rng, cascade)
-        draw = MappingDraw(rng, cascade, hardware)
+        draw = MappingDraw(rng, cascade, hardware, reckless)
         for _ in range(6):
             mapping = draw.mapping()
-            if small(cascade, mapping) and not violations(cascade, hardware, mapping):
-                return Case(cascade, hardware, mapping)
+            if small(cascade, mapping):
+                yield Case(cascade, hardware, mapping), violations(cascade, hardware, mapping)
+
+
+@cache
+def random_case(seed: int) -> Case:
+    """A legal mapping of two to four Einsums; the same one for the same seed."""
+    return next(case for case, broken in _draws(random.Random(seed), False) if not broken)
+
+
+def broken_case(seed: int, reasons: Sequence[str]) -> Case:
+    """A mapping that is illegal for nothing but `reasons` (parts of the sentences that say so)."""
+    for case, broken in _draws(random.Random(seed), True):
+        if broken and all(any(reason in sentence for reason in reasons) for sentence in broken):
+            return case
+    raise AssertionError("draws never end")
+
+
+def random_inputs(cascade: Cascade, seed: int) -> dict[str, npt.NDArray[np.float64]]:
+    """Small whole numbers for every input, so that sums are exact."""
+    rng = np.random.default_rng(seed)
+    return {
+        tensor.name: rng.integers(-3, 4, size=tensor.shape).astype(float)
+        for tensor in cascade.tensors.values()
+        if tensor.name not in cascade.by_name
+    }
 
 
 cases = st.integers(min_value=0, max_value=2**32 - 1).map(random_case)
