@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from fractions import Fraction
@@ -14,6 +15,8 @@ import exactile as ex
 from exactile import catalogue
 from exactile.formulation.consistency import problem_faults
 from exactile.formulation.hardware import OpCost, Rate, SpatialDim
+
+ROOT = Path(__file__).parent.parent
 
 ATTENTION = """\
 name: bert-base-attention
@@ -283,3 +286,23 @@ def test_problems_built_in_python_are_judged_alike() -> None:
         "workload.einsums.1: no compute unit of unit-energy-32x32 can run op max, add, exp, div of P",
         "mapspace.tiles.z: unknown rank 'z'; there are h, m, n, e, f",
     ]
+
+
+EXAMPLES = re.findall(r"```yaml\n# (\w+).*?\n(.*?)```", (ROOT / "docs" / "files.md").read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize(("kind", "text"), EXAMPLES, ids=[kind for kind, _ in EXAMPLES])
+def test_the_examples_of_the_guide_load(kind: str, text: str, tmp_path: Path) -> None:
+    path = tmp_path / "example.yaml"
+    path.write_text(text)
+    if kind == "mapping":
+        problem = ex.load_problem("bert-base-attention")
+        mapping = ex.load_mapping(path, problem)
+        assert not ex.violations(problem.cascade, problem.hardware, mapping, problem.mapspace)
+    else:
+        load = {"workload": ex.workload, "hardware": ex.hardware, "problem": ex.load_problem}[kind]
+        assert load(path)
+
+
+def test_the_guide_has_an_example_of_each_kind() -> None:
+    assert {kind for kind, _ in EXAMPLES} == {"workload", "hardware", "problem", "mapping"}
