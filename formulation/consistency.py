@@ -97,6 +97,8 @@ def _pin_faults(cascade: Cascade, mapspace: Mapspace) -> Iterator[Fault]:
         path = ("mapspace", "residency", tensor)
         yield from _unknown([tensor], cascade.tensors, path, "tensor")
         yield from _unknown(sorted(ranks), cascade.ranks, path, "rank")
+        if tensor in cascade.tensors and not mapspace.recomputation:
+            yield from _foreign_faults(cascade, tensor, ranks, path)
     for rank, tile in mapspace.tiles.items():
         path = ("mapspace", "tiles", rank)
         yield from _unknown([rank], cascade.ranks, path, "rank")
@@ -126,6 +128,18 @@ def _order_faults(cascade: Cascade, mapspace: Mapspace, name: str, order: tuple[
     if foreign and (not mapspace.recomputation or mapspace.fusion == "none"):
         why = "fusion is none" if mapspace.fusion == "none" else "recomputation is off"
         yield Fault(path, f"{foreign[0]} is no rank of {name} ({', '.join(ranks)}), and {why}")
+
+
+def _foreign_faults(
+    cascade: Cascade, tensor: str, ranks: frozenset[str], path: tuple[str, ...]
+) -> Iterator[Fault]:
+    """A loop that is no rank of any user re-executes all of them."""
+    users = [einsum for einsum in cascade.einsums if tensor in _tensors(cascade, einsum.name)]
+    own = {rank for user in users for rank in user.ranks}
+    for rank in sorted(ranks - own):
+        if cascade.ranks.get(rank, 1) > 1:
+            names = ", ".join(user.name for user in users)
+            yield Fault(path, f"{rank} is no rank of a user of {tensor} ({names}), and recomputation is off")
 
 
 def _fusion_faults(cascade: Cascade, mapspace: Mapspace) -> Iterator[Fault]:
