@@ -43,8 +43,8 @@ def _in_worker(work: Callable[[], Solution], control: Control) -> Solution:
             errors.append(error)
 
     def interrupt(_number: int, _frame: object) -> None:
-        control.stop()
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+        control.stop()
 
     thread = threading.Thread(target=run, name="search", daemon=True)
     previous = signal.signal(signal.SIGINT, interrupt)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import replace
 from fractions import Fraction
@@ -69,8 +70,14 @@ def broken(problem: Problem, control: Control) -> Outcome:
     raise ZeroDivisionError("division by zero")
 
 
+def say(word: str) -> None:
+    """For a test that waits until the search is under way."""
+    print(word, file=sys.stderr, flush=True)
+
+
 def patient(problem: Problem, control: Control) -> Outcome:
     """Has a mapping at once and no proof until it is stopped."""
+    say("searching")
     best = value(problem, fused())
     control.report(best, best / 2)
     while not control.stopped:
@@ -80,15 +87,27 @@ def patient(problem: Problem, control: Control) -> Outcome:
 
 def fruitless(problem: Problem, control: Control) -> Outcome:
     """Finds nothing until it is stopped."""
+    say("searching")
     while not control.stopped:
         time.sleep(0.01)
     return Outcome("unknown")
 
 
 def deaf(problem: Problem, control: Control) -> Outcome:
-    """Does not look at the stop button."""
+    """Sees the stop button and does not care."""
+    say("searching")
+    control.interrupted.wait()
+    say("so what")
     while True:
         time.sleep(0.01)
+
+
+def real(problem: Problem, control: Control) -> Outcome:
+    """The real engine, announced."""
+    from exactile.solver.mmee import mmee
+
+    say("searching")
+    return mmee(problem, control)
 
 
 ENGINES = {
@@ -107,5 +126,6 @@ ENGINES = {
         patient,
         fruitless,
         deaf,
+        real,
     )
 }

@@ -265,47 +265,57 @@ def test_time_limit_without_a_mapping_is_four() -> None:
     assert "no mapping found within the time limit" in done.stdout
 
 
-def _interrupt(process: subprocess.Popen[str], times: int = 1) -> tuple[str, str]:
-    for _ in range(times):
-        time.sleep(1.5)
-        process.send_signal(signal.SIGINT)
-    return process.communicate(timeout=30)
+def await_word(process: subprocess.Popen[str], word: str) -> None:
+    """Wait until the engine says a word on standard error."""
+    assert process.stderr is not None
+    heard = process.stderr.readline().strip()
+    assert heard == word, heard + process.stderr.read()
+
+
+def interrupt(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """Ctrl-C in the middle of the search."""
+    await_word(process, "searching")
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    return process.communicate(timeout=60)
 
 
 def test_ctrl_c_prints_and_writes_the_best_so_far(tmp_path: Path) -> None:
     out = tmp_path / "best.yaml"
     process = start("solve", HAND_MADE, "--engine", "patient", "--out", str(out), "--json", "-")
-    stdout, stderr = _interrupt(process)
+    stdout, stderr = interrupt(process)
     assert process.returncode == 130, stderr
     answer = json.loads(stdout)
     assert answer["interrupted"] and answer["status"] == "feasible" and answer["gap"] == 0.5
     assert load_mapping(out, load_problem(HAND_MADE)) == fused()
-    assert "Traceback" not in stderr
+    assert stderr == ""
 
 
 def test_ctrl_c_without_a_mapping() -> None:
     process = start("solve", HAND_MADE, "--engine", "fruitless")
-    stdout, stderr = _interrupt(process)
-    assert (
-        process.returncode == 130 and "no mapping found, interrupted" in stdout and "Traceback" not in stderr
-    )
+    stdout, stderr = interrupt(process)
+    assert process.returncode == 130 and stderr == ""
+    assert "no mapping found, interrupted" in stdout
 
 
 def test_second_ctrl_c_kills() -> None:
     process = start("solve", HAND_MADE, "--engine", "deaf")
-    _, stderr = _interrupt(process, times=2)
-    assert process.returncode == -signal.SIGINT and "Traceback" not in stderr
+    await_word(process, "searching")
+    process.send_signal(signal.SIGINT)
+    await_word(process, "so what")
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT and stderr == ""
 
 
 def test_ctrl_c_while_the_real_engine_searches() -> None:
-    """All tile sizes of a large attention keep the engine busy for seconds."""
+    """All tile sizes of a large attention keep the engine busy for many seconds."""
     large = ("--set", "mapspace.tile_sizes=all", "--set", "workload.tokens=16384")
-    process = start("solve", "gpt3-6.7b-attention", *large, "--json", "-", command=REAL)
-    begun = time.monotonic()
-    stdout, stderr = _interrupt(process)
+    process = start("solve", "gpt3-6.7b-attention", "--engine", "real", *large, "--json", "-")
+    stdout, stderr = interrupt(process)
     assert process.returncode == 130, stderr
-    assert json.loads(stdout)["interrupted"]
-    assert time.monotonic() - begun < 15
+    answer = json.loads(stdout)
+    assert answer["interrupted"] and answer["status"] in ("feasible", "unknown")
 
 
 def test_a_bug_is_one_and_asks_for_a_report() -> None:
