@@ -13,6 +13,7 @@ from exactile.formulation.consistency import misfits
 from exactile.formulation.faults import shown
 from exactile.formulation.hardware import Hardware
 from exactile.formulation.problem import Problem
+from exactile.kinds import expect
 from exactile.machine import build_hardware
 from exactile.mapping_file import dump_mapping, load_mapping, mapping_data
 from exactile.overrides import apply, parse_override
@@ -80,7 +81,7 @@ def _open(kind: Kind, source: PathLike) -> Node:
     found = resolve(kind, source)
     if found is None:
         raise LoadError([FileFault((), unknown(kind, os.fspath(source)), os.fspath(source))])
-    return read_file(display(found))
+    return expect(read_file(display(found)), kind)
 
 
 def _follow_parts(root: Node, faults: list[FileFault]) -> Node:

@@ -22,6 +22,7 @@ from exactile.faults import LoadError
 from exactile.formulation.fingerprint import problem_hash
 from exactile.formulation.mapping import Buffer, Group, Loop, Mapping, UnitMapping
 from exactile.formulation.problem import Problem
+from exactile.kinds import expect
 from exactile.yaml_source import read_file
 
 
@@ -33,7 +34,7 @@ def load_mapping(path: str | os.PathLike[str], problem: Problem) -> Mapping:
     """
     from exactile.mapping_form import build_mapping
 
-    mapping, faults = build_mapping(read_file(path), problem)
+    mapping, faults = build_mapping(expect(read_file(path), "mapping"), problem)
     if mapping is None or faults:
         raise LoadError(faults)
     return mapping

@@ -9,6 +9,7 @@ from exactile import catalogue
 from exactile.catalogue import Kind
 from exactile.faults import LoadError
 from exactile.formulation.faults import nearest, shown
+from exactile.kinds import expect
 from exactile.yaml_source import Keys, Node, read_file
 
 
@@ -51,7 +52,13 @@ def follow(kind: Kind, node: Node, path: Keys) -> Node:
         raise LoadError([node.fault(path, unknown(kind, node.value))])
     if not _exists(found):
         raise LoadError([node.fault(path, f"no such file: {found}")])
-    return read_file(display(found))
+    root = read_file(display(found))
+    try:
+        return expect(root, kind)
+    except LoadError as error:
+        raise LoadError(
+            [node.fault(path, f"{fault.file}: {fault.message}") for fault in error.faults]
+        ) from None
 
 
 def display(path: Path) -> str:

@@ -110,6 +110,18 @@ def test_an_unknown_name_suggests_the_nearest() -> None:
         ex.hardware("tpu-lik")
 
 
+def test_a_file_of_another_kind(tmp_path: Path) -> None:
+    (tmp_path / "machine.yaml").write_text("levels: []\ncompute: []\n")
+    path = tmp_path / "problem.yaml"
+    path.write_text("workload: machine.yaml\nhardware: edge-npu\n")
+    expected = "expected a workload file, this is a hardware file"
+    assert faults_of(path) == [f"{path}:1: workload: {tmp_path}/machine.yaml: {expected}"]
+    expected = "expected a problem file, this is a hardware file; name it in a problem file"
+    assert faults_of(tmp_path / "machine.yaml") == [f"{tmp_path}/machine.yaml:1: {expected}"]
+    with pytest.raises(ex.InputError, match="expected a mapping file, this is a problem file"):
+        ex.load_mapping(path, ex.load_problem("bert-base-attention"))
+
+
 def test_faults_in_a_workload_file_name_that_file(tmp_path: Path) -> None:
     (tmp_path / "work.yaml").write_text("ranks: {m: 4, k: 4}\neinsums:\n  - Y[m] = X[m,kk]\n")
     (tmp_path / "p.yaml").write_text("workload: work.yaml\nhardware: nvdla-like\nobjective: speed\n")
