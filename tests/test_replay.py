@@ -252,6 +252,13 @@ def test_a_held_result_is_made_twice() -> None:
         replay(cascade, vector_machine(), mapping, numbers=random_inputs(cascade, 0))
 
 
+def test_an_output_that_is_never_made_is_missed() -> None:
+    with pytest.raises(ReplayError, match="B is not complete when everything has run"):
+        replay(
+            Cascade({"m": 2}, ["B[m] = exp(A[m])"]), vector_machine(), Mapping(()), numbers={"A": np.ones(2)}
+        )
+
+
 def test_what_cannot_be_executed_is_refused() -> None:
     cascade, machine = attention(mode="row"), vector_machine()
     tree = flash().groups[0]

@@ -81,10 +81,6 @@ class Numbers:
         self.corrected = {name for b in cascade.barriers if b.mode == "online" for name in b.corrects}
         for einsum in cascade.einsums:
             for access in (einsum.output, *einsum.inputs):
-                if not access.plain:
-                    raise ReplayError(
-                        f"{access} of {einsum.name}: only plain ranks can be replayed with numbers"
-                    )
                 first.setdefault(access.tensor, access.ranks)
         for tensor, ranks in first.items():
             store = Store((tensor,), tuple(cascade.ranks[rank] for rank in ranks))
@@ -105,7 +101,8 @@ class Numbers:
             store = self.outermost[einsum.name]
             unread = not self.cascade.consumers[einsum.name]
             if unread or self.cascade.tensors[einsum.name].role == "output":
-                self._check_complete(store, einsum.name, einsum.name, ..., "its last tile was written")
+                if (store.count != self.full(einsum.name)).any():
+                    raise ReplayError(f"{einsum.name} is not complete when everything has run")
                 found[einsum.name] = store.data
         return found
 
@@ -148,6 +145,8 @@ class Numbers:
                     raise ReplayError(f"{tensor} is overwritten in place but needed later")
                 if len(allocation.users) > 1:
                     self._check_complete(store, tensor, tensor, tile, describe(view, ranks))
+                if tensor not in self.corrected and not np.isnan(store.reference[tile]).all():
+                    raise ReplayError(f"{tensor} [{describe(view, ranks)}] leaves before it is normalised")
                 self.outermost[tensor].copy(store, tile)
         self.buffers = {key: kept for key, kept in self.buffers.items() if kept is not store}
 
