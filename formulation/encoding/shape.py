@@ -1,0 +1,342 @@
+"""A fused group as engines see it: Einsums as nodes, buffers as slots, ranks as bits.
+
+A *slot* is one buffer: a fused intermediate with its producer and consumers, a shared or private
+input, a private output. An Einsum that works in place adds no slot: it joins the slot it overwrites.
+Sets of ranks are integers used as bit sets. A `Shape` holds no names and no extents, so groups that
+differ only in those share their structures (and the cache of them).
+
+Example: attention `S = Q·K`, `O = S·V` has nodes S, O and slots S {S, O}, Q {S}, K {S}, V {O}, O {O}.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from exactile.formulation.cascade import Barrier, Cascade
+from exactile.formulation.einsum import Access, Einsum
+from exactile.formulation.problem import Mapspace
+
+SlotKind = Literal["input", "output", "fused"]
+
+
+@dataclass(frozen=True, slots=True)
+class SlotShape:
+    """A buffer: its users (nodes), the ranks of its tensor, whether it crosses the boundary.
+
+    `crossing`: something moves between the levels through it. `corrected`: ranks whose loops outside
+    the slot cost corrections of an online statistic. `pin`: the exact set of loops outside, if fixed.
+    """
+
+    users: tuple[int, ...]
+    ranks: int
+    crossing: bool
+    corrected: int
+    pin: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What decides which structures a group has.
+
+    `node_ranks[e]` is the iteration space. `forbidden` holds `(e, f, set)`: loops that `e` and `f`
+    must not share (reductions of a producer, barriers). `recompute[e]` is the slot inside whose loops
+    `e` may be executed again, `None` if it may not. `orders[e]` is a pinned order of loops, `forced`
+    the ranks with a pinned tile.
+    """
+
+    ranks: int
+    node_ranks: tuple[int, ...]
+    slots: tuple[SlotShape, ...]
+    forbidden: tuple[tuple[int, int, int], ...]
+    recompute: tuple[int | None, ...]
+    orders: tuple[tuple[int, ...], ...]
+    forced: int
+    double_buffer: bool
+
+    @property
+    def key(self) -> str:
+        """A stable name of the shape, for caches."""
+        return hashlib.sha256(repr(self).encode()).hexdigest()[:24]
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A buffer of a concrete group: `access` gives its ranks, `bits` its width.
+
+    `leaving` is the tensor that is drained from a fused slot because somebody outside needs it.
+    """
+
+    kind: SlotKind
+    tensor: str
+    users: tuple[str, ...]
+    access: Access
+    bits: int
+    leaving: str | None = None
+
+
+@dataclass(frozen=True)
+class GroupSpec:
+    """A concrete candidate group: Einsums in execution order, slots, and the shape behind them.
+
+    `ranks` are the ranks that may get loops, bit by bit; `batch` are ranks of every tensor, fixed
+    outermost with tile 1; all other ranks have extent 1.
+    """
+
+    einsums: tuple[Einsum, ...]
+    slots: tuple[Slot, ...]
+    ranks: tuple[str, ...]
+    batch: tuple[str, ...]
+    shape: Shape
+
+    def mask(self, ranks: Iterable[str]) -> int:
+        """The bit set of those ranks that may get loops."""
+        return _mask(self.ranks, ranks)
+
+    def names(self, mask: int) -> tuple[str, ...]:
+        """The ranks of a bit set."""
+        return tuple(rank for bit, rank in enumerate(self.ranks) if mask >> bit & 1)
+
+
+def _mask(order: Sequence[str], ranks: Iterable[str]) -> int:
+    wanted = set(ranks)
+    return sum(1 << bit for bit, rank in enumerate(order) if rank in wanted)
+
+
+def group_specs(
+    cascade: Cascade,
+    names: Sequence[str],
+    mapspace: Mapspace,
+    *,
+    double_buffer: bool = False,
+    batch_outermost: bool = False,
+) -> Iterator[GroupSpec]:
+    """The ways to fuse the Einsums `names`, in this execution order, into one connected group.
+
+    One spec per way of sharing inputs; none if the group is impossible (a fused output where that is
+    not allowed, an intermediate read through two index maps, nothing that connects the Einsums).
+    `batch_outermost` fixes ranks that every tensor has to tile 1: right where only traffic, energy
+    and operations count, since all of them are proportional to such a rank.
+    """
+    einsums = tuple(cascade.by_name[name] for name in names)
+    fused = _fused_slots(cascade, einsums, mapspace)
+    if fused is None:
+        return
+    overwritten = {e.name for e in einsums if e.in_place in {e.name for e in einsums}}
+    produced = {name for slot, tensors in fused for name in tensors}
+    outputs = [
+        Slot("output", e.name, (e.name,), e.output, cascade.tensors[e.name].bits)
+        for e in einsums
+        if e.name not in produced | overwritten
+    ]
+    for inputs in _input_slots(cascade, einsums, produced, mapspace):
+        slots = tuple(slot for slot, _ in fused) + tuple(inputs) + tuple(outputs)
+        if _connected(einsums, slots):
+            yield _spec(cascade, einsums, slots, dict(_stored(fused)), mapspace, double_buffer, batch_outermost)
+
+
+def _stored(fused: Sequence[tuple[Slot, tuple[str, ...]]]) -> Iterator[tuple[str, int]]:
+    for index, (_, tensors) in enumerate(fused):
+        for name in tensors:
+            yield name, index
+
+
+def _fused_slots(
+    cascade: Cascade, einsums: Sequence[Einsum], mapspace: Mapspace
+) -> list[tuple[Slot, tuple[str, ...]]] | None:
+    """Slots of tensors made in the group and read in it, each with the tensors it stores in turn."""
+    inside = {e.name for e in einsums}
+    slots: list[tuple[Slot, tuple[str, ...]]] = []
+    done: set[str] = set()
+    for einsum in einsums:
+        if einsum.name in done or not any(user.name in inside for user in cascade.consumers[einsum.name]):
+            continue
+        tensors = list(_in_place_chain(cascade, einsum.name, inside))
+        done.update(tensors)
+        users = {name for name in tensors} | {
+            user.name for name in tensors for user in cascade.consumers[name] if user.name in inside
+        }
+        leaving = tensors[-1] if _leaves(cascade, tensors[-1], inside) else None
+        if any(_leaves(cascade, name, inside) for name in tensors[:-1]):
+            return None
+        read_inside = any(user.name in inside for user in cascade.consumers[tensors[-1]])
+        if leaving and read_inside and not mapspace.fused_outputs:
+            return None
+        if not _one_index_map(cascade, tensors, users):
+            return None
+        bits = max(cascade.tensors[name].bits for name in tensors)
+        ordered = tuple(e.name for e in einsums if e.name in users)
+        slots.append((Slot("fused", einsum.name, ordered, einsum.output, bits, leaving), tuple(tensors)))
+    return slots
+
+
+def _in_place_chain(cascade: Cascade, tensor: str, inside: set[str]) -> Iterator[str]:
+    """`tensor` and what overwrites it in turn inside the group."""
+    yield tensor
+    for user in cascade.consumers[tensor]:
+        if user.name in inside and user.in_place == tensor:
+            yield from _in_place_chain(cascade, user.name, inside)
+
+
+def _leaves(cascade: Cascade, tensor: str, inside: set[str]) -> bool:
+    users = cascade.consumers[tensor]
+    return cascade.tensors[tensor].role == "output" or any(user.name not in inside for user in users)
+
+
+def _one_index_map(cascade: Cascade, tensors: Sequence[str], users: Iterable[str]) -> bool:
+    written = cascade.by_name[tensors[0]].output
+    for user in users:
+        for access in cascade.by_name[user].inputs:
+            if access.tensor in tensors and access.indices != written.indices:
+                return False
+    return written.plain
+
+
+def _input_slots(
+    cascade: Cascade, einsums: Sequence[Einsum], produced: set[str], mapspace: Mapspace
+) -> Iterator[list[Slot]]:
+    """Every way to let readers of one input share a fetch; sharing needs the same index map."""
+    readers: dict[Access, list[str]] = {}
+    for einsum in einsums:
+        for access in einsum.inputs:
+            if access.tensor not in produced:
+                readers.setdefault(access, []).append(einsum.name)
+
+    def expand(remaining: list[tuple[Access, list[str]]]) -> Iterator[list[Slot]]:
+        if not remaining:
+            yield []
+            return
+        (access, users), *rest = remaining
+        bits = cascade.tensors[access.tensor].bits
+        blocks = _partitions(users) if mapspace.shared_inputs else iter([[[user] for user in users]])
+        for partition in blocks:
+            head = [Slot("input", access.tensor, tuple(block), access, bits) for block in partition]
+            for tail in expand(rest):
+                yield head + tail
+
+    yield from expand(list(readers.items()))
+
+
+def _partitions(items: Sequence[str]) -> Iterator[list[list[str]]]:
+    """All set partitions, blocks in order of their first item."""
+    if not items:
+        yield []
+        return
+    first, *rest = items
+    for partition in _partitions(rest):
+        yield [[first], *partition]
+        for position, block in enumerate(partition):
+            yield [[first, *block], *partition[:position], *partition[position + 1 :]]
+
+
+def _connected(einsums: Sequence[Einsum], slots: Sequence[Slot]) -> bool:
+    reached = {einsums[0].name}
+    while True:
+        more = {user for slot in slots if reached & set(slot.users) for user in slot.users} - reached
+        if not more:
+            return len(reached) == len(einsums)
+        reached |= more
+
+
+def _spec(
+    cascade: Cascade,
+    einsums: tuple[Einsum, ...],
+    slots: tuple[Slot, ...],
+    stored: Mapping[str, int],
+    mapspace: Mapspace,
+    double_buffer: bool,
+    batch_outermost: bool,
+) -> GroupSpec:
+    used = tuple(dict.fromkeys(rank for einsum in einsums for rank in einsum.ranks))
+    long = [rank for rank in used if cascade.ranks[rank] > 1]
+    pinned = {rank for rank in (*mapspace.tiles, *(r for order in mapspace.orders.values() for r in order))}
+    pinned |= {rank for ranks in mapspace.residency.values() for rank in ranks}
+    everywhere = set(long) if batch_outermost and not mapspace.residency else set()
+    for slot in slots:
+        everywhere &= set(slot.access.ranks)
+    batch = tuple(rank for rank in long if rank in everywhere - pinned)
+    ranks = tuple(rank for rank in long if rank not in batch)
+    index = {einsum.name: position for position, einsum in enumerate(einsums)}
+    corrected = _corrected(cascade, index, stored)
+    shapes = []
+    for position, slot in enumerate(slots):
+        pin = mapspace.residency.get(slot.tensor)
+        shapes.append(
+            SlotShape(
+                tuple(index[user] for user in slot.users),
+                _mask(ranks, slot.access.ranks),
+                slot.kind != "fused" or slot.leaving is not None,
+                _mask(ranks, (rank for s, rank, _ in corrected if s == position)),
+                None if pin is None else _mask(ranks, pin),
+            )
+        )
+    recompute = [
+        stored.get(einsum.name) if mapspace.recomputation and not _leaves(cascade, einsum.name, set(index)) else None
+        for einsum in einsums
+    ]
+    shape = Shape(
+        ranks=len(ranks),
+        node_ranks=tuple(_mask(ranks, einsum.ranks) for einsum in einsums),
+        slots=tuple(shapes),
+        forbidden=tuple(
+            (e, f, mask) for e, f, names in _forbidden(cascade, index, stored) if (mask := _mask(ranks, names))
+        ),
+        recompute=tuple(recompute),
+        orders=tuple(
+            tuple(ranks.index(r) for r in mapspace.orders.get(einsum.name, ()) if r in ranks) for einsum in einsums
+        ),
+        forced=_mask(ranks, mapspace.tiles),
+        double_buffer=double_buffer,
+    )
+    return GroupSpec(einsums, slots, ranks, batch, shape)
+
+
+def _forbidden(
+    cascade: Cascade, index: Mapping[str, int], stored: Mapping[str, int]
+) -> Iterator[tuple[int, int, set[str]]]:
+    """Loops that the producer and a consumer of a fused tensor must not share."""
+    for tensor in stored:
+        producer = cascade.by_name[tensor]
+        for consumer in cascade.consumers[tensor]:
+            if consumer.name in index:
+                ranks = set(producer.reduction)
+                for barrier in cascade.barriers:
+                    if barrier.tensor == tensor and not _correctable(cascade, barrier, index):
+                        ranks.add(barrier.rank)
+                yield index[producer.name], index[consumer.name], ranks
+
+
+def _correctable(cascade: Cascade, barrier: Barrier, index: Mapping[str, int]) -> bool:
+    """An online barrier is no barrier while all corrected Einsums run in the group."""
+
+    return (
+        barrier.mode == "online"
+        and all(name in index for name in barrier.corrects)
+        and not _leaves(cascade, barrier.tensor, set(index))
+    )
+
+
+def _corrected(
+    cascade: Cascade, index: Mapping[str, int], stored: Mapping[str, int]
+) -> tuple[tuple[int, str, str], ...]:
+    """`(slot, rank, output)`: a loop over `rank` outside the slot makes `output` be rescaled."""
+    found = []
+    for barrier in cascade.barriers:
+        if barrier.tensor in stored and _correctable(cascade, barrier, index):
+            for name in barrier.corrects:
+                if any(access.tensor == barrier.tensor for access in cascade.by_name[name].inputs):
+                    found.append((stored[barrier.tensor], barrier.rank, name))
+    return tuple(found)
+
+
+def corrections(cascade: Cascade, spec: GroupSpec) -> tuple[tuple[int, str, str], ...]:
+    """`(slot index, rank, corrected output)` of the online barriers inside the group."""
+    index = {einsum.name: position for position, einsum in enumerate(spec.einsums)}
+    stored: dict[str, int] = {}
+    for position, slot in enumerate(spec.slots):
+        if slot.kind == "fused":
+            for name in _in_place_chain(cascade, slot.tensor, set(index)):
+                stored[name] = position
+    return _corrected(cascade, index, stored)

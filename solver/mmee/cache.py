@@ -1,0 +1,57 @@
+"""Structures of group shapes, computed once: shipped with the package, then in the user's cache folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+
+from exactile.formulation.encoding.shape import Shape
+from exactile.formulation.encoding.structures import Masks, structures
+
+FORMAT = 1
+"""Part of every file name: raise it whenever enumeration or dominance changes."""
+
+
+@lru_cache(maxsize=512)
+def cached_structures(shape: Shape) -> Masks:
+    """The undominated structures of a shape, from the nearest place that has them."""
+    name = f"{shape.key}-{FORMAT}.npy"
+    shipped = resources.files("exactile.solver") / "structures" / name
+    if shipped.is_file():
+        with shipped.open("rb") as file:
+            return np.asarray(np.load(file, allow_pickle=False), dtype=np.int64)
+    path = cache_folder() / name
+    try:
+        found = np.asarray(np.load(path, allow_pickle=False), dtype=np.int64)
+        if found.ndim == 2 and found.shape[1] == len(shape.slots):
+            return found
+    except (OSError, ValueError, EOFError):
+        pass  # no such file yet, or one that a crash left half written: computed again below
+    found = structures(shape)
+    store(path, found)
+    return found
+
+
+def cache_folder() -> Path:
+    """The user's cache folder, or `EXACTILE_CACHE`."""
+    override = os.environ.get("EXACTILE_CACHE")
+    if override:
+        return Path(override)
+    from platformdirs import user_cache_path
+
+    return user_cache_path("exactile")
+
+
+def store(path: Path, masks: Masks) -> None:
+    """Write atomically; a folder that cannot be written is no fault, only slower next time."""
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:
+            np.save(file, masks.astype(np.int16 if masks.max(initial=0) < 1 << 15 else np.int64))
+        os.replace(file.name, path)

@@ -1,0 +1,91 @@
+"""From a point of the enumerated space back to a mapping."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from exactile.formulation.encoding.monomials import shared_tiles
+from exactile.formulation.encoding.shape import GroupSpec
+from exactile.formulation.encoding.structures import Sharing
+from exactile.formulation.mapping import Buffer, Group, Loop
+from exactile.solver.mmee.search import Choice
+
+
+def group_mapping(choice: Choice) -> Group:
+    """The loop tree that a choice stands for; loops with one trip are left out."""
+    spec, plan = choice.group.spec, choice.plan
+    sets = _residencies(choice)
+    tiles = [_tiles(choice, position) for position in range(len(spec.einsums))]
+    nests, loops = {}, []
+    for position, einsum in enumerate(spec.einsums):
+        order = _loop_order(spec, plan.sharing, sets, position)
+        nest = [Loop(rank, 1) for rank in spec.batch]
+        nest += [Loop(spec.ranks[bit], tiles[position][bit]) for bit in order if bit in tiles[position]]
+        nests[einsum.name] = tuple(nest)
+        loops.append({loop.rank for loop in nest})
+    buffers = []
+    for position, slot in enumerate(spec.slots):
+        first = spec.shape.slots[position].users[0]
+        outside = {*spec.batch, *spec.names(sets[position])} & loops[first]
+        buffers.append(Buffer(slot.tensor, slot.users, frozenset(outside)))
+    units = {einsum.name: use for einsum, use in zip(spec.einsums, choice.units, strict=True)}
+    return Group(tuple(e.name for e in spec.einsums), nests, tuple(buffers), dict(units))
+
+
+def _residencies(choice: Choice) -> list[int]:
+    """Per slot the loops outside; a private slot's own Einsum decides where it is below shared loops."""
+    shape = choice.group.spec.shape
+    rows = [node.rows[row] for node, row in zip(choice.plan.nodes, choice.rows, strict=True)]
+    return [rows[slot.users[0]].sets[position] for position, slot in enumerate(shape.slots)]
+
+
+def _tiles(choice: Choice, position: int) -> dict[int, int]:
+    """Tile per loop (bit) around an Einsum, loops of one trip left out."""
+    group, plan, node = choice.group, choice.plan, choice.plan.nodes[position]
+    shared = shared_tiles(group, plan, np.array([choice.shared]))
+    found = {}
+    for v in node.variables:
+        if shared.trips[v][0] > 1:
+            found[plan.variables[v].bit] = int(shared.tiles[v][0])
+    sizes = [len(group.tilings[bit][0]) for bit in node.private]
+    index = np.unravel_index(choice.own[position], sizes) if sizes else ()
+    for bit, i in zip(node.private, index, strict=True):
+        trips, tiles = group.tilings[bit]
+        if trips[i] > 1:
+            found[bit] = int(tiles[i])
+    return found
+
+
+def _loop_order(spec: GroupSpec, sharing: Sharing, sets: list[int], position: int) -> list[int]:
+    """Loops around an Einsum, outermost first: by how many prefix sets hold them, then as pinned.
+
+    Prefix sets of every Einsum count as far as their loops are shared with this one, so Einsums agree
+    on the order of the loops they share.
+    """
+    shape = spec.shape
+    count = dict.fromkeys(range(shape.ranks), 0)
+    for node in range(len(shape.node_ranks)):
+        common = sharing.pair[position][node]
+        prefixes = [s for slot, s in zip(shape.slots, sets, strict=True) if node in slot.users]
+        prefixes += [p for other, p in enumerate(sharing.pair[node]) if other != node]
+        for prefix in prefixes:
+            for bit in count:
+                count[bit] += prefix & common & 1 << bit != 0
+    pinned = max(
+        (node for node in range(len(shape.node_ranks)) if shape.orders[node]),
+        key=lambda node: (node == position, sharing.pair[position][node].bit_count()),
+        default=position,
+    )
+    order = shape.orders[pinned]
+    ranks = {bit: slot for slot, bit in enumerate(order)}
+    relevant = _own_first(spec, sets, position)
+    return sorted(count, key=lambda bit: (-count[bit], ranks.get(bit, len(order)), relevant[bit], bit))
+
+
+def _own_first(spec: GroupSpec, sets: list[int], position: int) -> dict[int, int]:
+    """Inside a run of loops without a residency between them, ranks of the buffers inside come first."""
+    found = {}
+    for bit in range(spec.shape.ranks):
+        users = [s for s, chosen in zip(spec.shape.slots, sets, strict=True) if position in s.users and chosen >> bit & 1]
+        found[bit] = -sum(slot.ranks >> bit & 1 for slot in users)
+    return found

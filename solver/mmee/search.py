@@ -1,0 +1,414 @@
+"""The enumeration of one group: bound every combination of shared tiles, then settle the best ones.
+
+First pass: for every skeleton and combination `t` of shared tiles, the least value of each metric,
+Einsum by Einsum, over own rows, own tiles and unit uses (a matrix product and a minimum). Metrics add
+up over the Einsums, so this is a lower bound of every quantity, and for an additive objective it is
+its exact optimum. Second pass: in the order of the bounds, choose the Einsums' options jointly where
+the bound could still improve the goal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from exactile.formulation.encoding.monomials import (
+    Cells,
+    Group,
+    NodeScore,
+    PlacedScore,
+    SharedTiles,
+    shared_count,
+    shared_tiles,
+)
+from exactile.formulation.encoding.plan import Plan
+from exactile.formulation.mapping import UnitMapping
+from exactile.solver.engine import Control
+from exactile.solver.mmee.goal import Floats, Goal, Lexicographic
+
+Indices = npt.NDArray[np.intp]
+Columns = dict[str, Floats]
+
+_BLOCK = 1 << 18
+"""Values of one block of scores: small enough to stay in the cache."""
+
+_JOINT = 1 << 20
+"""Joint choices held at once in the second pass."""
+
+_WHOLE_TABLE = 1 << 21
+"""Inner tables up to this many values are computed once for all tile shapes."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One point of the space: a plan, shared tiles `t`, and per Einsum its row, own tiles and unit use."""
+
+    group: Group
+    plan: Plan
+    shared: int
+    rows: tuple[int, ...]
+    own: tuple[int, ...]
+    units: tuple[UnitMapping, ...]
+
+
+class PlanSearch:
+    """One plan of a group, scored."""
+
+    def __init__(self, group: Group, plan: Plan, goal: Goal) -> None:
+        self.group, self.plan, self.goal = group, plan, goal
+        self.columns = group.space.columns_for(goal.keys)
+        self.nodes = [NodeScore(group, plan, node) for node in plan.nodes]
+        self.placed = PlacedScore(group, plan)
+        self.count = shared_count(group, plan)
+        self._tables: dict[tuple[int, tuple[str, ...]], Columns] = {}
+        self.evaluated = 0
+
+    def _table(self, node: NodeScore, names: tuple[str, ...]) -> Columns:
+        """The inner table of an Einsum; one with fewer metrics is smaller, so each set has its own."""
+        key = (node.node.node, names)
+        if key not in self._tables:
+            self._tables[key] = node.inner_tables(names)
+        return self._tables[key]
+
+    def _joint_table(self, node: NodeScore, shared: SharedTiles) -> tuple[Columns, Indices]:
+        """The inner table with all metrics, and its row for every `t`: whole, or only the rows needed."""
+        index = node.table_index(shared)
+        uses = sum(len(family) for family in self.group.families[node.node.node])
+        if node.table_size * node.unknowns * uses <= _WHOLE_TABLE:
+            return self._table(node, self.columns), index
+        rows, index = np.unique(index, return_inverse=True)
+        cells = Cells(np.repeat(rows, node.unknowns), np.tile(np.arange(node.unknowns), len(rows)))
+        tables = node.inner_tables(self.columns, cells)
+        return {n: v.reshape(-1, len(rows), node.unknowns) for n, v in tables.items()}, index
+
+    @property
+    def bound_columns(self) -> tuple[str, ...]:
+        """Metrics of the first pass: those of the leading quantity, or of all quantities of a front."""
+        if isinstance(self.goal, Lexicographic):
+            return self.group.space.columns_for(self.goal.keys[:1])
+        return self.columns
+
+    def blocks(self) -> Iterator[Indices]:
+        """All combinations of shared tiles, in blocks bounded by memory."""
+        widest = max(len(node.node.rows) * node.unknowns for node in self.nodes)
+        size = max(1, _BLOCK // widest)
+        for start in range(0, self.count, size):
+            yield np.arange(start, min(start + size, self.count))
+
+    def bounds(self, which: Indices) -> Columns:
+        """`[skeleton, t]` per metric of the first pass: least values, infinite if nothing fits."""
+        shared = shared_tiles(self.group, self.plan, which)
+        names = self.bound_columns
+        total = {name: self.placed.costs(name, shared) for name in names}
+        for node in self.nodes:
+            rows = np.arange(len(node.node.rows))
+            feasible = node.feasible(rows, shared)
+            self.evaluated += feasible.size
+            for name in names:
+                least = self._least(node, name, rows, shared, feasible)
+                total[name] += _per_skeleton(least, node.skeletons, len(self.plan.placed))
+        return total
+
+    def _least(
+        self, node: NodeScore, name: str, rows: Indices, shared: SharedTiles, feasible: npt.NDArray[np.bool_]
+    ) -> Floats:
+        """`[row, t]`: least value of one metric over own tiles and unit uses."""
+        cost = node.traffic(name, rows, shared)
+        if node.inner_matters(name):
+            table = self._table(node, (name,))[name]
+            cost += table[0][node.table_index(shared)] * node.repetitions(shared)[:, None]
+        np.putmask(cost, ~feasible, np.inf)
+        return cost.min(axis=2)
+
+    def settle(self, skeleton: int, which: Indices) -> None:
+        """Offer the goal the best joint choices for one skeleton and the combinations `which`."""
+        rows = [np.flatnonzero(node.skeletons == skeleton) for node in self.nodes]
+        if any(not len(r) for r in rows):
+            return
+        width = sum(len(r) * node.unknowns for r, node in zip(rows, self.nodes, strict=True))
+        step = max(1, _JOINT // width)
+        for start in range(0, len(which), step):
+            self._settle_block(skeleton, which[start : start + step], rows)
+
+    def _settle_block(self, skeleton: int, which: Indices, rows: list[Indices]) -> None:
+        shared = shared_tiles(self.group, self.plan, which)
+        placed = {name: self.placed.costs(name, shared)[skeleton] for name in self.columns}
+        if self.additive:
+            self._settle_separately(which, shared, rows, placed)
+            return
+        options = [self._options(node, r, shared) for node, r in zip(self.nodes, rows, strict=True)]
+        least = [{name: values.min(axis=1) for name, values in option.items()} for option in options]
+        floor = {name: placed[name] + sum(part[name] for part in least) for name in self.columns}
+        alive = np.flatnonzero(self.goal.keep(self._values(floor)))
+        if not len(alive):
+            return
+        joint = Joint(alive, {name: placed[name][alive] for name in self.columns}, [])
+        for position, option in enumerate(options):
+            rest = {
+                name: sum((part[name] for part in least[position + 1 :]), np.zeros(len(which)))
+                for name in self.columns
+            }
+            joint = self._extend(joint, option, rest)
+            if not len(joint.shared):
+                return
+        values = self._values(joint.columns)
+        self.goal.offer(values, _Payload(len(values), lambda row: self.choice(which, rows, joint, row)))
+
+    def _values(self, columns: Columns) -> Floats:
+        return np.stack([self.group.space.quantity(key, columns) for key in self.goal.keys], axis=-1)
+
+    def _options(self, node: NodeScore, rows: Indices, shared: SharedTiles) -> Columns:
+        """`[t, option]` per metric: all rows, own tiles and unit uses of an Einsum, infinite if illegal."""
+        table, index = self._joint_table(node, shared)
+        repeat = node.repetitions(shared)
+        feasible = node.feasible(rows, shared)
+        found: Columns = {}
+        for name in self.columns:
+            traffic = np.where(feasible, node.traffic(name, rows, shared), np.inf)
+            inner = table[name][:, index] * repeat[None, :, None]
+            full = inner[:, None] + traffic[None]
+            found[name] = full.transpose(2, 0, 1, 3).reshape(shared.size, -1)
+        return found
+
+    def _extend(self, joint: Joint, option: Columns, rest: Columns) -> Joint:
+        """Join every partial choice with the options of one more Einsum that could still be best."""
+        parts: list[Joint] = []
+        width = option[self.columns[0]].shape[1]
+        step = max(1, _JOINT // width)
+        for start in range(0, len(joint.shared), step):
+            shared = joint.shared[start : start + step]
+            columns = {
+                name: joint.columns[name][start : start + step, None] + option[name][shared]
+                for name in self.columns
+            }
+            floor = {name: columns[name] + rest[name][shared][:, None] for name in self.columns}
+            values = self._values(floor)
+            item, chosen = np.nonzero(self.goal.keep(values.reshape(-1, values.shape[-1])).reshape(columns[self.columns[0]].shape))
+            picked = {name: values[item, chosen] for name, values in columns.items()}
+            unique = _first_of_equals(shared[item], picked)
+            item, chosen = item[unique], chosen[unique]
+            parts.append(
+                Joint(
+                    shared[item],
+                    {name: values[unique] for name, values in picked.items()},
+                    [*(trail[start + item] for trail in joint.trails), chosen],
+                )
+            )
+        return _concatenate(parts, self.columns, len(joint.trails) + 1)
+
+    @property
+    def additive(self) -> bool:
+        """Whether the best options of the Einsums are also the best jointly."""
+        return (
+            isinstance(self.goal, Lexicographic) and "latency" not in self.goal.keys and not self.goal.slack
+        )
+
+    def _settle_separately(
+        self, which: Indices, shared: SharedTiles, rows: list[Indices], placed: Columns
+    ) -> None:
+        """Additive objectives: the lexicographically best option of every Einsum, on its own."""
+        picks = [self._best_options(node, r, shared) for node, r in zip(self.nodes, rows, strict=True)]
+        columns = {name: placed[name] + sum(pick.columns[name] for pick in picks) for name in self.columns}
+        self.goal.offer(self._values(columns), _Payload(len(which), lambda t: self._chosen(which, shared, picks, t)))
+
+    def _best_options(self, node: NodeScore, rows: Indices, shared: SharedTiles) -> Picks:
+        """Per `t` the best row, own tiles and unit use; ties of the leading key decide by the others."""
+        leading = self.goal.keys[0]
+        index, repeat = node.table_index(shared), node.repetitions(shared)
+        cost = node.traffic(leading, rows, shared)
+        if node.inner_matters(leading):
+            cost += self._table(node, (leading,))[leading][0][index] * repeat[:, None]
+        np.putmask(cost, ~node.feasible(rows, shared), np.inf)
+        row, t, u = np.nonzero(cost == cost.min(axis=(0, 2))[None, :, None])
+        flat, cell = np.unique(index[t] * node.unknowns + u, return_inverse=True)
+        table = node.inner_tables(self.columns, Cells(*np.divmod(flat, node.unknowns)))
+        values = {}
+        for name in self.columns:
+            traffic = node.traffic(name, rows, shared)[row, t, u]
+            values[name] = traffic + table[name][:, cell] * repeat[t]
+        use, item = np.divmod(np.arange(values[leading].size), len(row))
+        order = np.lexsort([*(values[key].ravel() for key in reversed(self.goal.keys)), t[item]])
+        first = np.ones(len(order), dtype=bool)
+        first[1:] = t[item[order]][1:] != t[item[order]][:-1]
+        best = order[first]
+        item, use = item[best], use[best]
+        metrics = {name: table[name][use, cell[item]] for name in self.columns}
+        totals = {name: values[name].ravel()[best] for name in self.columns}
+        return Picks(rows[row[item]], u[item], metrics, totals)
+
+    def _chosen(self, which: Indices, shared: SharedTiles, picks: list[Picks], t: int) -> Choice:
+        units = [
+            self._unit(
+                node,
+                (int(node.table_index(shared)[t]), int(pick.own[t])),
+                {name: float(values[t]) for name, values in pick.inner.items()},
+            )
+            for node, pick in zip(self.nodes, picks, strict=True)
+        ]
+        rows, own = [int(pick.rows[t]) for pick in picks], [int(pick.own[t]) for pick in picks]
+        return Choice(self.group, self.plan, int(which[t]), tuple(rows), tuple(own), tuple(units))
+
+    def choice(self, which: Indices, rows: list[Indices], joint: Joint, row: int) -> Choice:
+        """The point of the space behind one joint choice ."""
+        picked, own_tiles, units = [], [], []
+        shared = shared_tiles(self.group, self.plan, which[joint.shared[row : row + 1]])
+        for node, own, trail in zip(self.nodes, rows, joint.trails, strict=True):
+            table, index = self._joint_table(node, shared)
+            cells = node.unknowns * len(own)
+            use, rest = divmod(int(trail[row]), cells)
+            picked_row, column = divmod(rest, node.unknowns)
+            cell = (int(node.table_index(shared)[0]), column)
+            picked.append(int(own[picked_row]))
+            own_tiles.append(column)
+            units.append(self._unit(node, cell, {n: float(v[use, index[0], column]) for n, v in table.items()}))
+        index_of = int(which[joint.shared[row]])
+        return Choice(self.group, self.plan, index_of, tuple(picked), tuple(own_tiles), tuple(units))
+
+    def _unit(self, node: NodeScore, cell: tuple[int, int], metrics: dict[str, float]) -> UnitMapping:
+        """The use of a unit behind an entry of the inner table."""
+        cells = Cells(np.array([cell[0]]), np.array([cell[1]]))
+        for family in self.group.families[node.node.node]:
+            found = node.inner(family, self.columns, cells)
+            same = np.ones(len(family), dtype=bool)
+            for name in self.columns:
+                same &= np.broadcast_to(found[name].ravel(), len(family)) == metrics[name]
+            if same.any():
+                spatial = family.spatial(int(same.argmax()))
+                return UnitMapping(family.unit.name, family.dataflow, family.transposed, spatial, family.order)
+        raise AssertionError(f"no use of a unit of {node.einsum.name} has the metrics of the table")
+
+
+@dataclass(frozen=True)
+class Picks:
+    """Per `t` an Einsum's chosen row and own tiles, the metrics of its unit use, and all its metrics."""
+
+    rows: Indices
+    own: Indices
+    inner: Columns
+    columns: Columns
+
+
+@dataclass(frozen=True)
+class Joint:
+    """Partial joint choices: the combination `t`, metrics so far, and the option taken per Einsum."""
+
+    shared: Indices
+    columns: Columns
+    trails: list[Indices]
+
+
+class _Payload(Sequence[Choice]):
+    """Choices made only when somebody asks for one."""
+
+    def __init__(self, size: int, make: Callable[[int], Choice]) -> None:
+        self._size, self._make = size, make
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, row: int) -> Choice:  # type: ignore[override]
+        return self._make(row)
+
+
+def _per_skeleton(least: Floats, skeletons: Indices, count: int) -> Floats:
+    """`[skeleton, t]`: the least over the rows of each skeleton; infinite without rows."""
+    found = np.full((count, least.shape[1]), np.inf)
+    np.minimum.at(found, skeletons, least)
+    return found
+
+
+def _first_of_equals(shared: Indices, columns: Columns) -> Indices:
+    """Indices of choices, one of each set with equal metrics for the same combination."""
+    if not len(shared):
+        return np.empty(0, dtype=np.intp)
+    stack = np.stack([shared.astype(np.float64), *columns.values()])
+    order = np.lexsort(stack)
+    ordered = stack[:, order]
+    first = np.ones(len(order), dtype=bool)
+    first[1:] = (ordered[:, 1:] != ordered[:, :-1]).any(axis=0)
+    return order[first]
+
+
+def _concatenate(parts: list[Joint], names: Sequence[str], trails: int) -> Joint:
+    if not parts:
+        return Joint(np.empty(0, dtype=np.intp), {name: np.empty(0) for name in names}, [])
+    return Joint(
+        np.concatenate([part.shared for part in parts]),
+        {name: np.concatenate([part.columns[name] for part in parts]) for name in names},
+        [np.concatenate([part.trails[i] for part in parts]) for i in range(trails)],
+    )
+
+
+def search_group(group: Group, plans: Sequence[Plan], goal: Goal, control: Control) -> tuple[bool, int]:
+    """Give `goal` the best points of a group. Returns whether the search is complete, and pairs scored."""
+    searches = [PlanSearch(group, plan, goal) for plan in plans]
+    waiting: list[tuple[PlanSearch, int, Indices, Floats]] = []
+    complete = True
+    cutoff = np.inf
+    for search in searches:
+        for which in search.blocks():
+            if control.stopped:
+                complete = False
+                break
+            columns = search.bounds(which)
+            leading = _leading(group, goal, columns)
+            if search.additive:
+                cutoff = min(cutoff, float(leading.min(initial=np.inf)))
+            for skeleton in range(leading.shape[0]):
+                near = np.flatnonzero(np.isfinite(leading[skeleton]) & (leading[skeleton] <= cutoff))
+                near = near[_possible(search, goal, {n: v[skeleton, near] for n, v in columns.items()})]
+                if len(near):
+                    waiting.append((search, skeleton, which[near], leading[skeleton, near]))
+    _settle(waiting, goal, control, cutoff)
+    return complete and not control.stopped, sum(search.evaluated for search in searches)
+
+
+def _possible(search: PlanSearch, goal: Goal, columns: Columns) -> npt.NDArray[np.bool_]:
+    if isinstance(goal, Lexicographic):
+        return np.ones(len(next(iter(columns.values()))), dtype=bool)
+    return goal.keep(search._values(columns))
+
+
+def _leading(group: Group, goal: Goal, columns: Columns) -> Floats:
+    """The quantity that orders the second pass: the leading key (a front: the product of all keys)."""
+    if isinstance(goal, Lexicographic):
+        return group.space.quantity(goal.keys[0], columns)
+    total: Floats = np.ones(1)
+    for key in goal.keys:
+        total = total * np.maximum(group.space.quantity(key, columns), 1.0)
+    return total
+
+
+def _settle(
+    waiting: list[tuple[PlanSearch, int, Indices, Floats]], goal: Goal, control: Control, cutoff: float
+) -> None:
+    """Second pass, the most promising combinations first, a few at a time."""
+    waiting = [entry for entry in waiting if entry[3].min() <= cutoff]
+    batch = 16
+    while waiting and not control.stopped:
+        threshold = np.partition(
+            np.concatenate([bound for *_, bound in waiting]), min(batch, sum(len(b) for *_, b in waiting)) - 1
+        )[: batch].max()
+        rest = []
+        for search, skeleton, which, bound in sorted(waiting, key=lambda entry: float(entry[3].min())):
+            now = bound <= threshold
+            if now.any():
+                search.settle(skeleton, which[now])
+            if not now.all():
+                rest.append((search, skeleton, which[~now], bound[~now]))
+        batch *= 4
+        waiting = [entry for entry in map(lambda e: _still(e, goal), rest) if len(entry[2])]
+
+
+def _still(
+    entry: tuple[PlanSearch, int, Indices, Floats], goal: Goal
+) -> tuple[PlanSearch, int, Indices, Floats]:
+    """Drop combinations whose leading bound is beyond the best so far."""
+    search, skeleton, which, bound = entry
+    if isinstance(goal, Lexicographic) and goal.best is not None:
+        near = bound <= goal.best[0] * (1 + goal.slack)
+        return search, skeleton, which[near], bound[near]
+    return entry
