@@ -115,13 +115,15 @@ class Group:
         )
 
     @cached_property
-    def corrections(self) -> tuple[tuple[int, int, Vector], ...]:
-        """`(slot, rank bit, metrics per trip)` of the online statistics of the group."""
+    def corrections(self) -> tuple[tuple[int, int, int, Vector], ...]:
+        """`(slot, rank bit, corrected node, metrics per trip)` of the online statistics of the group."""
         cascade, hardware = self.problem.cascade, self.problem.hardware
         found = []
         for slot, rank, output in corrections(cascade, self.spec):
             if rank in self.spec.ranks:
-                found.append((slot, self.spec.ranks.index(rank), correction_vector(cascade, hardware, output)))
+                node = [einsum.name for einsum in self.spec.einsums].index(output)
+                vector = correction_vector(cascade, hardware, output)
+                found.append((slot, self.spec.ranks.index(rank), node, vector))
         return tuple(found)
 
     def slot_coefficient(self, slot: int, name: str) -> tuple[float, float]:
@@ -477,6 +479,11 @@ class PlacedScore:
         everywhere = {v: v for v in range(len(plan.variables))}
         self._monomials = _Monomials(_Axes(everywhere, {}))
         self._rows: dict[str, list[dict[int, float]]] = {}
+        # a corrected Einsum that is executed again is corrected again: loops foreign to it multiply
+        own, ranks = plan.sharing.own, group.spec.shape.node_ranks
+        self._corrections = [
+            (slot, bit, own[node] & ~ranks[node], vector) for slot, bit, node, vector in group.corrections
+        ]
 
     def costs(self, name: str, shared: SharedTiles) -> Floats:
         """`[skeleton, t]`: what they add to one metric."""
@@ -491,9 +498,9 @@ class PlacedScore:
             node = self.group.spec.shape.slots[term.slot].users[0]
             visit, once = self.group.slot_coefficient(term.slot, name)
             parts = [(term.visits, visit), (0, once)]
-            for slot, bit, vector in self.group.corrections:
+            for slot, bit, foreign, vector in self._corrections:
                 if slot == term.slot and term.outside >> bit & 1:
-                    parts.append((1 << bit, self.group.space.coefficient(vector, name)))
+                    parts.append((1 << bit | foreign, self.group.space.coefficient(vector, name)))
             for mask, value in parts:
                 if value:
                     index = self._monomials.index(self._variables(node, mask))

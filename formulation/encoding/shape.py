@@ -328,7 +328,7 @@ def _corrected(
             for name in barrier.corrects:
                 if any(access.tensor == barrier.tensor for access in cascade.by_name[name].inputs):
                     found.append((stored[barrier.tensor], barrier.rank, name))
-    return tuple(found)
+    return tuple(dict.fromkeys(found))
 
 
 def corrections(cascade: Cascade, spec: GroupSpec) -> tuple[tuple[int, str, str], ...]:

@@ -64,6 +64,7 @@ class PlanSearch:
         self.placed = PlacedScore(group, plan)
         self.count = shared_count(group, plan)
         self._tables: dict[tuple[int, tuple[str, ...]], Columns] = {}
+        self.lazy = [LazyTable(node) for node in self.nodes]
         self.evaluated = 0
 
     def _table(self, node: NodeScore, names: tuple[str, ...]) -> Columns:
@@ -71,6 +72,8 @@ class PlanSearch:
         key = (node.node.node, names)
         if key not in self._tables:
             self._tables[key] = node.inner_tables(names)
+            if len(names) == 1:
+                self.lazy[node.node.node].fill(names[0], self._tables[key][names[0]][0])
         return self._tables[key]
 
     def _joint_table(self, node: NodeScore, shared: SharedTiles) -> tuple[Columns, Indices]:
@@ -126,39 +129,50 @@ class PlanSearch:
     def settle(self, skeleton: int, which: Indices) -> None:
         """Offer the goal the best joint choices for one skeleton and the combinations `which`."""
         rows = [np.flatnonzero(node.skeletons == skeleton) for node in self.nodes]
-        if any(not len(r) for r in rows):
-            return
         width = sum(len(r) * node.unknowns for r, node in zip(rows, self.nodes, strict=True))
-        step = max(1, _JOINT // width)
+        step = max(1, _JOINT // max(width, 1))
         for start in range(0, len(which), step):
-            self._settle_block(skeleton, which[start : start + step], rows)
-
-    def _settle_block(self, skeleton: int, which: Indices, rows: list[Indices]) -> None:
-        shared = shared_tiles(self.group, self.plan, which)
-        placed = {name: self.placed.costs(name, shared)[skeleton] for name in self.columns}
-        if self.additive:
-            self._settle_separately(which, shared, rows, placed)
-            return
-        options = [self._options(node, r, shared) for node, r in zip(self.nodes, rows, strict=True)]
-        least = [{name: values.min(axis=1) for name, values in option.items()} for option in options]
-        floor = {name: placed[name] + sum(part[name] for part in least) for name in self.columns}
-        alive = np.flatnonzero(self.goal.keep(self._values(floor)))
-        if not len(alive):
-            return
-        joint = Joint(alive, {name: placed[name][alive] for name in self.columns}, [])
-        for position, option in enumerate(options):
-            rest = {
-                name: sum((part[name] for part in least[position + 1 :]), np.zeros(len(which)))
-                for name in self.columns
-            }
-            joint = self._extend(joint, option, rest)
-            if not len(joint.shared):
-                return
-        values = self._values(joint.columns)
-        self.goal.offer(values, _Payload(len(values), lambda row: self.choice(which, rows, joint, row)))
+            block = which[start : start + step]
+            shared = shared_tiles(self.group, self.plan, block)
+            placed = {name: self.placed.costs(name, shared)[skeleton] for name in self.columns}
+            if self.additive:
+                self._settle_separately(block, shared, rows, placed)
+            else:
+                self._settle_jointly(block, shared, rows, placed)
 
     def _values(self, columns: Columns) -> Floats:
         return np.stack([self.group.space.quantity(key, columns) for key in self.goal.keys], axis=-1)
+
+    def _settle_jointly(
+        self, which: Indices, shared: SharedTiles, rows: list[Indices], placed: Columns
+    ) -> None:
+        """Combinations in the order of their lower bounds, until no bound can improve the goal."""
+        options = [self._options(node, r, shared) for node, r in zip(self.nodes, rows, strict=True)]
+        left = np.arange(len(which))
+        while len(left):
+            floor = self._floor(placed, options, left)
+            possible = self.goal.keep(floor)
+            left, floor = left[possible], floor[possible]
+            if not len(left):
+                return
+            first = int(np.lexsort(floor.T[::-1])[0])
+            self._join(which, shared, rows, placed, options, int(left[first]))
+            left = np.delete(left, first)
+
+    def _floor(self, placed: Columns, options: list[Columns], left: Indices) -> Floats:
+        """`[t, key]`: lower bounds; only options that could still be part of an improvement count."""
+        columns = self.columns
+        parts = [{name: option[name][left] for name in columns} for option in options]
+        least = [{name: part[name].min(axis=1) for name in columns} for part in parts]
+        for position, part in enumerate(parts):
+            rest = {
+                name: placed[name][left] + sum(other[name] for i, other in enumerate(least) if i != position)
+                for name in columns
+            }
+            values = self._values({name: part[name] + rest[name][:, None] for name in columns})
+            alive = self.goal.keep(values.reshape(-1, values.shape[-1])).reshape(values.shape[:-1])
+            least[position] = {name: np.where(alive, part[name], np.inf).min(axis=1) for name in columns}
+        return self._values({name: placed[name][left] + sum(each[name] for each in least) for name in columns})
 
     def _options(self, node: NodeScore, rows: Indices, shared: SharedTiles) -> Columns:
         """`[t, option]` per metric: all rows, own tiles and unit uses of an Einsum, infinite if illegal."""
@@ -173,31 +187,40 @@ class PlanSearch:
             found[name] = full.transpose(2, 0, 1, 3).reshape(shared.size, -1)
         return found
 
-    def _extend(self, joint: Joint, option: Columns, rest: Columns) -> Joint:
-        """Join every partial choice with the options of one more Einsum that could still be best."""
-        parts: list[Joint] = []
-        width = option[self.columns[0]].shape[1]
-        step = max(1, _JOINT // width)
-        for start in range(0, len(joint.shared), step):
-            shared = joint.shared[start : start + step]
-            columns = {
-                name: joint.columns[name][start : start + step, None] + option[name][shared]
-                for name in self.columns
-            }
-            floor = {name: columns[name] + rest[name][shared][:, None] for name in self.columns}
-            values = self._values(floor)
-            item, chosen = np.nonzero(self.goal.keep(values.reshape(-1, values.shape[-1])).reshape(columns[self.columns[0]].shape))
-            picked = {name: values[item, chosen] for name, values in columns.items()}
-            unique = _first_of_equals(shared[item], picked)
-            item, chosen = item[unique], chosen[unique]
-            parts.append(
-                Joint(
-                    shared[item],
-                    {name: values[unique] for name, values in picked.items()},
-                    [*(trail[start + item] for trail in joint.trails), chosen],
+    def _join(
+        self,
+        which: Indices,
+        shared: SharedTiles,
+        rows: list[Indices],
+        placed: Columns,
+        options: list[Columns],
+        t: int,
+    ) -> None:
+        """All joint choices for one combination of shared tiles that could improve the goal."""
+        tables = [np.stack([option[name][t] for name in self.columns], axis=-1) for option in options]
+        base = np.array([placed[name][t] for name in self.columns])
+        least = [table.min(axis=0) for table in tables]
+        total, trails = base[None], [np.empty(0, dtype=np.intp)] * 0
+        for position, table in enumerate(tables):
+            others = base + sum(each for i, each in enumerate(least) if i != position)
+            alive = np.flatnonzero(self.goal.keep(self._values(self._named(table + others))))
+            alive = alive[_undominated(table[alive])]
+            joint = total[:, None] + table[alive][None]
+            rest = sum((each for each in least[position + 1 :]), np.zeros(len(base)))
+            before, chosen = np.nonzero(
+                self.goal.keep(self._values(self._named(joint.reshape(-1, len(base)) + rest))).reshape(
+                    joint.shape[:2]
                 )
             )
-        return _concatenate(parts, self.columns, len(joint.trails) + 1)
+            total = joint[before, chosen]
+            trails = [*(trail[before] for trail in trails), alive[chosen]]
+        values = self._values(self._named(total))
+        self.goal.offer(
+            values, _Payload(len(values), lambda row: self._joined(which, shared, rows, t, [x[row] for x in trails]))
+        )
+
+    def _named(self, matrix: Floats) -> Columns:
+        return {name: matrix[..., i] for i, name in enumerate(self.columns)}
 
     @property
     def additive(self) -> bool:
@@ -212,69 +235,64 @@ class PlanSearch:
         """Additive objectives: the lexicographically best option of every Einsum, on its own."""
         picks = [self._best_options(node, r, shared) for node, r in zip(self.nodes, rows, strict=True)]
         columns = {name: placed[name] + sum(pick.columns[name] for pick in picks) for name in self.columns}
-        self.goal.offer(self._values(columns), _Payload(len(which), lambda t: self._chosen(which, shared, picks, t)))
+        self.goal.offer(
+            self._values(columns), _Payload(len(which), lambda t: self._chosen(which, shared, picks, t))
+        )
 
     def _best_options(self, node: NodeScore, rows: Indices, shared: SharedTiles) -> Picks:
-        """Per `t` the best row, own tiles and unit use; ties of the leading key decide by the others."""
-        leading = self.goal.keys[0]
+        """Per `t` the best row and own tiles; ties of the leading key decide by the others in turn.
+
+        Of the additive quantities only energy depends on how the unit is used, so its least value per
+        tile shape is all that the uses of the units contribute.
+        """
+        feasible = node.feasible(rows, shared)
+        row, t, u = np.nonzero(feasible)
         index, repeat = node.table_index(shared), node.repetitions(shared)
-        cost = node.traffic(leading, rows, shared)
-        if node.inner_matters(leading):
-            cost += self._table(node, (leading,))[leading][0][index] * repeat[:, None]
-        np.putmask(cost, ~node.feasible(rows, shared), np.inf)
-        row, t, u = np.nonzero(cost == cost.min(axis=(0, 2))[None, :, None])
-        flat, cell = np.unique(index[t] * node.unknowns + u, return_inverse=True)
-        table = node.inner_tables(self.columns, Cells(*np.divmod(flat, node.unknowns)))
-        values = {}
-        for name in self.columns:
-            traffic = node.traffic(name, rows, shared)[row, t, u]
-            values[name] = traffic + table[name][:, cell] * repeat[t]
-        use, item = np.divmod(np.arange(values[leading].size), len(row))
-        order = np.lexsort([*(values[key].ravel() for key in reversed(self.goal.keys)), t[item]])
-        first = np.ones(len(order), dtype=bool)
-        first[1:] = t[item[order]][1:] != t[item[order]][:-1]
-        best = order[first]
-        item, use = item[best], use[best]
-        metrics = {name: table[name][use, cell[item]] for name in self.columns}
-        totals = {name: values[name].ravel()[best] for name in self.columns}
-        return Picks(rows[row[item]], u[item], metrics, totals)
+        totals: Columns = {}
+        for key in self.goal.keys:
+            value = node.traffic(key, rows, shared)[row, t, u]
+            if node.inner_matters(key):
+                value += self.lazy[node.node.node].values(key, index[t] * node.unknowns + u) * repeat[t]
+            least = np.full(shared.size, np.inf)
+            np.minimum.at(least, t, value)
+            tied = value == least[t]
+            row, t, u = row[tied], t[tied], u[tied]
+            totals[key] = least
+        _, first = np.unique(t, return_index=True)
+        return Picks(rows[row[first]], u[first], totals)
 
     def _chosen(self, which: Indices, shared: SharedTiles, picks: list[Picks], t: int) -> Choice:
-        units = [
-            self._unit(
-                node,
-                (int(node.table_index(shared)[t]), int(pick.own[t])),
-                {name: float(values[t]) for name, values in pick.inner.items()},
-            )
-            for node, pick in zip(self.nodes, picks, strict=True)
-        ]
+        units = []
+        for node, pick in zip(self.nodes, picks, strict=True):
+            cell = (int(node.table_index(shared)[t]), int(pick.own[t]))
+            flat = np.array([cell[0] * node.unknowns + cell[1]])
+            units.append(self._unit(node, cell, {"energy": float(self.lazy[node.node.node].values("energy", flat)[0])}))
         rows, own = [int(pick.rows[t]) for pick in picks], [int(pick.own[t]) for pick in picks]
         return Choice(self.group, self.plan, int(which[t]), tuple(rows), tuple(own), tuple(units))
 
-    def choice(self, which: Indices, rows: list[Indices], joint: Joint, row: int) -> Choice:
-        """The point of the space behind one joint choice ."""
+    def _joined(
+        self, which: Indices, shared: SharedTiles, rows: list[Indices], t: int, trail: list[int]
+    ) -> Choice:
+        """The point of the space behind one joint choice."""
         picked, own_tiles, units = [], [], []
-        shared = shared_tiles(self.group, self.plan, which[joint.shared[row : row + 1]])
-        for node, own, trail in zip(self.nodes, rows, joint.trails, strict=True):
+        for node, own, option in zip(self.nodes, rows, trail, strict=True):
             table, index = self._joint_table(node, shared)
-            cells = node.unknowns * len(own)
-            use, rest = divmod(int(trail[row]), cells)
+            use, rest = divmod(int(option), node.unknowns * len(own))
             picked_row, column = divmod(rest, node.unknowns)
-            cell = (int(node.table_index(shared)[0]), column)
+            cell = (int(node.table_index(shared)[t]), column)
             picked.append(int(own[picked_row]))
             own_tiles.append(column)
-            units.append(self._unit(node, cell, {n: float(v[use, index[0], column]) for n, v in table.items()}))
-        index_of = int(which[joint.shared[row]])
-        return Choice(self.group, self.plan, index_of, tuple(picked), tuple(own_tiles), tuple(units))
+            units.append(self._unit(node, cell, {n: float(v[use, index[t], column]) for n, v in table.items()}))
+        return Choice(self.group, self.plan, int(which[t]), tuple(picked), tuple(own_tiles), tuple(units))
 
     def _unit(self, node: NodeScore, cell: tuple[int, int], metrics: dict[str, float]) -> UnitMapping:
         """The use of a unit behind an entry of the inner table."""
         cells = Cells(np.array([cell[0]]), np.array([cell[1]]))
         for family in self.group.families[node.node.node]:
-            found = node.inner(family, self.columns, cells)
+            found = node.inner(family, tuple(metrics), cells)
             same = np.ones(len(family), dtype=bool)
-            for name in self.columns:
-                same &= np.broadcast_to(found[name].ravel(), len(family)) == metrics[name]
+            for name, wanted in metrics.items():
+                same &= np.broadcast_to(found[name].ravel(), len(family)) == wanted
             if same.any():
                 spatial = family.spatial(int(same.argmax()))
                 return UnitMapping(family.unit.name, family.dataflow, family.transposed, spatial, family.order)
@@ -283,21 +301,32 @@ class PlanSearch:
 
 @dataclass(frozen=True)
 class Picks:
-    """Per `t` an Einsum's chosen row and own tiles, the metrics of its unit use, and all its metrics."""
+    """Per `t` an Einsum's chosen row and own tiles, and its quantities."""
 
     rows: Indices
     own: Indices
-    inner: Columns
     columns: Columns
 
 
-@dataclass(frozen=True)
-class Joint:
-    """Partial joint choices: the combination `t`, metrics so far, and the option taken per Einsum."""
+class LazyTable:
+    """Least values of single metrics of an Einsum's inner table, computed for the cells asked for."""
 
-    shared: Indices
-    columns: Columns
-    trails: list[Indices]
+    def __init__(self, node: NodeScore) -> None:
+        self._node = node
+        self._known: Columns = {}
+
+    def values(self, name: str, cells: Indices) -> Floats:
+        """The least value over all uses of the units, for flat indices of cells."""
+        known = self._known.setdefault(name, np.full(self._node.table_size * self._node.unknowns, np.nan))
+        missing = np.unique(cells[np.isnan(known[cells])])
+        if len(missing):
+            table = self._node.inner_tables((name,), Cells(*np.divmod(missing, self._node.unknowns)))
+            known[missing] = table[name][0]
+        return known[cells]
+
+    def fill(self, name: str, table: Floats) -> None:
+        """Take over a table that is known for all cells."""
+        self._known[name] = table.ravel()
 
 
 class _Payload(Sequence[Choice]):
@@ -320,26 +349,15 @@ def _per_skeleton(least: Floats, skeletons: Indices, count: int) -> Floats:
     return found
 
 
-def _first_of_equals(shared: Indices, columns: Columns) -> Indices:
-    """Indices of choices, one of each set with equal metrics for the same combination."""
-    if not len(shared):
-        return np.empty(0, dtype=np.intp)
-    stack = np.stack([shared.astype(np.float64), *columns.values()])
-    order = np.lexsort(stack)
-    ordered = stack[:, order]
-    first = np.ones(len(order), dtype=bool)
-    first[1:] = (ordered[:, 1:] != ordered[:, :-1]).any(axis=0)
-    return order[first]
-
-
-def _concatenate(parts: list[Joint], names: Sequence[str], trails: int) -> Joint:
-    if not parts:
-        return Joint(np.empty(0, dtype=np.intp), {name: np.empty(0) for name in names}, [])
-    return Joint(
-        np.concatenate([part.shared for part in parts]),
-        {name: np.concatenate([part.columns[name] for part in parts]) for name in names},
-        [np.concatenate([part.trails[i] for part in parts]) for i in range(trails)],
-    )
+def _undominated(points: Floats) -> Indices:
+    """Indices of the points that no other is at least as good as in every column; of equals the first."""
+    order = np.lexsort(points.T[::-1])
+    kept = []
+    while len(order):
+        best = order[0]
+        kept.append(best)
+        order = order[~(points[order] >= points[best]).all(axis=1)]
+    return np.array(kept, dtype=np.intp)
 
 
 def search_group(group: Group, plans: Sequence[Plan], goal: Goal, control: Control) -> tuple[bool, int]:
