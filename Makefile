@@ -28,10 +28,10 @@ clean:                          ## remove everything that was made here
 
 $(BIN)/exactile: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --editable .
 	touch $@
 
 $(BIN)/pytest $(BIN)/ruff &: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --editable ".[dev]"
 	touch $(BIN)/pytest $(BIN)/ruff $(BIN)/exactile
