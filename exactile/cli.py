@@ -11,6 +11,7 @@ import re
 import signal
 import sys
 from enum import IntEnum
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -156,6 +157,8 @@ def _options(version: Annotated[bool, typer.Option("--version", help="Print the 
 def main() -> NoReturn:
     """The command `exactile`: run, and turn every failure into a sentence and an exit status."""
     signal.signal(signal.SIGINT, _quit)
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # trees and signs must not fail where only ASCII is known
     try:
         app()
     except BrokenPipeError:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from exactile.solver.solution import Solution
 
 _POLL_SECONDS = 0.1
+_SHOW_CURSOR = "\x1b[?25h"
 
 
 def solve(problem: Problem, engine: str, time_limit: float | None) -> Solution:
@@ -44,6 +45,9 @@ def _in_worker(work: Callable[[], Solution], control: Control) -> Solution:
 
     def interrupt(_number: int, _frame: object) -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+        if sys.stderr.isatty():
+            sys.stderr.write(_SHOW_CURSOR)  # the progress display hides it, and a second Ctrl-C kills at once
+            sys.stderr.flush()
         control.stop()
 
     thread = threading.Thread(target=run, name="search", daemon=True)

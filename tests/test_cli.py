@@ -372,6 +372,38 @@ def test_what_an_engine_cannot_search_is_bad_input() -> None:
     assert done.returncode == 2 and "cannot search chains" in done.stderr
 
 
+def test_a_terminal_gets_colours_and_progress(tmp_path: Path) -> None:
+    """Standard output and standard error on a pseudo-terminal."""
+    import pty
+
+    main_end, process_end = pty.openpty()
+    arguments = [*FAKE, "solve", HAND_MADE, "--engine", "honest"]
+    with subprocess.Popen(arguments, stdout=process_end, stderr=process_end) as process:
+        os.close(process_end)
+        shown = b""
+        while chunk := _read(main_end):
+            shown += chunk
+    os.close(main_end)
+    assert process.returncode == 0
+    assert b"\x1b[" in shown and b"searching for the least energy" in shown
+    assert shown.index(b"searching") < shown.index(b"status")
+
+
+def _read(descriptor: int) -> bytes:
+    """What a pseudo-terminal shows next; nothing when the process has ended."""
+    try:
+        return os.read(descriptor, 4096)
+    except OSError:
+        return b""
+
+
+def test_an_ascii_terminal_is_no_bug() -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    command = [*FAKE, "solve", HAND_MADE, "--engine", "honest"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0 and "status" in done.stdout, done.stderr
+
+
 def test_a_reader_that_leaves_is_no_bug() -> None:
     """`exactile list problems | head -1` must not print an internal error."""
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
