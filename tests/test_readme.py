@@ -14,7 +14,7 @@ from exactile.load import load_problem
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
-SHOWN = re.compile(r"```console\n\$ exactile (solve gpt3-6\.7b-attention)\n(.*?)```", re.DOTALL)
+SHOWN = re.compile(r"```console\n\$ make run\n\.venv/bin/exactile (.*?)\n(.*?)```", re.DOTALL)
 
 
 def blocks(language: str) -> list[str]:
