@@ -44,6 +44,7 @@ def solution_json(solution: Solution) -> dict[str, Any]:
         "version": __version__,
         "problem": problem.name,
         "engine": solution.engine,
+        "choice": solution.choice,
         "status": solution.status,
         "interrupted": solution.interrupted,
         "objective": {

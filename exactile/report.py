@@ -143,6 +143,7 @@ def _headline(solution: Solution) -> list[Line]:
                 f"{grouped(space.evaluated)} pairs scored",
             )
         )
+    facts.append(("engine", f"{solution.engine} ({solution.choice})"))
     facts.append(("time", _times(solution)))
     if solution.mapping is not None:
         facts.append(("verified", _checks(solution)))

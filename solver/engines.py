@@ -58,10 +58,12 @@ class Choice:
 def choose(problem: Problem, name: str = AUTO) -> Choice:
     """The engine of that name; `auto` decides. Raises `InputError` for an unknown name."""
     if name in ENGINES:
-        return Choice(ENGINES[name], "chosen by the user")
+        return Choice(ENGINES[name], "as asked")
     if name != AUTO:
         known = (AUTO, *ENGINES)
         message = f"unknown engine '{name}'{nearest(name, known)} (known: {', '.join(known)})"
         raise InputError([Fault(("engine",), message)])
-    facts = next(facts for facts in ENGINES.values() if problem.objective.minimize in facts.objectives)
-    return Choice(facts, f"auto: the first engine that minimises {problem.objective.minimize}")
+    objective = problem.objective.minimize
+    able = [facts for facts in ENGINES.values() if objective in facts.objectives]
+    which = "only" if len(able) == 1 else "first"
+    return Choice(able[0], f"auto: the {which} engine that minimises {objective.replace('_', ' ')}")

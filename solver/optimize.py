@@ -34,6 +34,7 @@ def optimize(
     start = time.monotonic()
     choice = choose(problem, engine)
     search = choice.load()
+    loaded = time.monotonic()
     control = control or Control(time_limit)
     outcome = search(problem, control)
     searched = time.monotonic()
@@ -52,10 +53,16 @@ def optimize(
         proof=outcome.proof,
         reason=outcome.reason,
         interrupted=control.interrupted.is_set(),
-        seconds={"total": end - start, "search": searched - start, "verify": end - searched},
+        seconds={
+            "total": end - start,
+            "load": loaded - start,
+            "search": searched - loaded,
+            "verify": end - searched,
+        },
         trace=tuple(control.trace),
         space=outcome.space,
         verified=verified,
+        choice=choice.why,
     )
 
 

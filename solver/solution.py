@@ -26,7 +26,7 @@ class Solution:
     """What `optimize` returns.
 
     `value` and `bound` are exact, in the base unit of the objective. `proof` names who proved the
-    bound. `reason` explains an infeasible problem in a sentence.
+    bound. `reason` explains an infeasible problem in a sentence, `choice` why this engine was taken.
     """
 
     problem: Problem
@@ -42,6 +42,7 @@ class Solution:
     trace: tuple[TracePoint, ...] = ()
     space: Space = field(default_factory=Space)
     verified: Verified = field(default_factory=Verified)
+    choice: str = "as asked"
 
     @property
     def value(self) -> Fraction | None:

@@ -97,6 +97,7 @@ def test_solve_json_alone() -> None:
         "version",
         "problem",
         "engine",
+        "choice",
         "status",
         "interrupted",
         "objective",

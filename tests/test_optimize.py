@@ -42,7 +42,7 @@ def test_a_right_answer_is_verified_and_returned() -> None:
         True,
     )
     assert solution.proof == "fake" and len(solution.trace) == 1
-    assert set(solution.seconds) == {"total", "search", "verify"}
+    assert set(solution.seconds) == {"total", "load", "search", "verify"}
 
 
 def test_the_replay_can_be_left_out() -> None:
@@ -99,9 +99,13 @@ def test_unknown_engines_suggest_the_nearest() -> None:
         choose(problem(), "mmme")
 
 
-def test_auto_says_why() -> None:
-    choice = choose(problem())
-    assert choice.facts.name == "mmee" and "energy" in choice.why
+def test_auto_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    choice = choose(problem("dram_traffic"))
+    assert choice.facts.name == "mmee" and choice.why == "auto: the first engine that minimises dram traffic"
+    for name in fake_engines.ENGINES:
+        monkeypatch.delitem(ENGINES, name)
+    assert choose(problem()).why == "auto: the only engine that minimises energy"
+    assert choose(problem(), "mmee").why == "as asked"
 
 
 @pytest.mark.parametrize("mapping", [fused(), unfused()])
