@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
 
 from exactile.catalogue import Kind, entries, find
 from exactile.formulation.cascade import Cascade
@@ -15,15 +15,10 @@ from exactile.formulation.hardware import ComputeUnit, Hardware, Level, Rate, Sp
 from exactile.formulation.mapping_text import Line, draw
 from exactile.formulation.problem import Mapspace, Problem
 from exactile.formulation.quantity_text import grouped, metric, size
+from exactile.kinds import FileKind, file_kind
 from exactile.table import Row, table
 from exactile.yaml_source import read_file
 
-_TELLING_KEYS: dict[Kind | Literal["mapping"], tuple[str, ...]] = {
-    "mapping": ("groups",),
-    "problem": ("workload", "hardware"),
-    "hardware": ("levels", "compute"),
-    "workload": ("einsums", "builder"),
-}
 LISTS: dict[str, Kind] = {"workloads": "workload", "hardware": "hardware", "problems": "problem"}
 
 
@@ -57,7 +52,7 @@ def explain(name: str) -> list[Line]:
     return _explain_mapping(name)
 
 
-def _kind_of(name: str) -> Kind | Literal["mapping"]:
+def _kind_of(name: str) -> FileKind:
     """A problem if it can be one: several kinds may share a built-in name. A file is known by its keys."""
     if not Path(name).exists():
         kinds = [kind for kind in get_args(Kind) if find(kind, name) is not None]
@@ -68,11 +63,10 @@ def _kind_of(name: str) -> Kind | Literal["mapping"]:
             )
         kind: Kind = "problem" if "problem" in kinds else kinds[0]
         return kind
-    keys = read_file(name).value
-    for kind_of_file, telling in _TELLING_KEYS.items():
-        if any(key in keys for key in telling):
-            return kind_of_file
-    raise InputError([Fault((name,), "is neither a problem, a workload, a machine nor a mapping")])
+    found = file_kind(read_file(name))
+    if found is None:
+        raise InputError([Fault((name,), "is neither a problem, a workload, a machine nor a mapping")])
+    return found
 
 
 def _explain_mapping(path: str) -> list[Line]:
