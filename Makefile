@@ -21,6 +21,7 @@ bench: $(BIN)/exactile          ## the speed table of the README
 	$(BIN)/python bench/speed.py
 
 wheel: $(BIN)/pytest            ## build the wheel into dist/
+	rm -rf build dist
 	$(BIN)/python -m build --wheel --outdir dist
 
 clean:                          ## remove everything that was made here
