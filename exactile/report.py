@@ -156,15 +156,17 @@ def _status(solution: Solution) -> str:
         case "optimal":
             return f"optimal, proved by {solution.proof}"
         case "feasible":
-            gap = (
-                "no bound proved"
-                if solution.gap is None
-                else f"within {100 * solution.gap:.3g} % of the optimum"
-            )
-            return f"feasible, {gap}{stopped}"
+            return f"feasible{stopped}, {_gap(solution)}"
         case "infeasible":
             return f"infeasible, proved by {solution.proof}"
     return f"no mapping found{stopped or ' within the time limit'}"
+
+
+def _gap(solution: Solution) -> str:
+    if solution.gap is None or solution.bound is None:
+        return "no bound proved"
+    bound = quantity(solution.problem, solution.problem.objective.minimize, solution.bound)
+    return f"gap {100 * solution.gap:.3g} %: nothing is below {bound}"
 
 
 def _times(solution: Solution) -> str:

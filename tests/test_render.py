@@ -108,7 +108,7 @@ def test_answer_with_a_gap_names_it() -> None:
         problem(), "mmee", "feasible", fused(), cost, cost.energy * Fraction(3, 4), interrupted=True
     )
     text = plain(solution_report(solution))
-    assert "feasible, within 25 % of the optimum, interrupted" in text
+    assert "feasible, interrupted, gap 25 %: nothing is below " in text
 
 
 def test_infeasible_answer_says_why() -> None:
