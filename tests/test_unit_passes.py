@@ -166,6 +166,70 @@ def test_bypass_merges_two_boundaries() -> None:
         assert traffic["DRAM", "Z", "B"].reads == visits == traffic["GLB", "Z", "B"].writes
 
 
+def two_nests(outer: str, inner: str, hardware: Hardware) -> Cost:
+    """8 × 4 × 6 over two nests, every buffer inside all loops of its nest."""
+    cascade = Cascade({"m": 8, "k": 4, "n": 6}, ["Z[m,n] = A[m,k] * B[k,n]"])
+    held = [
+        [f"{t} Z {' '.join(p.split(':')[0] for p in nest.split())}" for t in "ABZ"] for nest in (outer, inner)
+    ]
+    chosen = mapping(group({"Z": outer}, *held[0], inner={"Z": group({"Z": inner}, *held[1])}))
+    assert violations(cascade, hardware, chosen) == ()
+    return evaluate(cascade, hardware, chosen)
+
+
+@pytest.mark.parametrize(("inner", "fills"), [("", 2 * 16), ("n:1", 2 * 16), ("n:1 m:2", 6 * 2 * 16)])
+def test_an_input_held_whole_stays_over_trailing_loops_of_the_outer_nest(inner: str, fills: int) -> None:
+    """`A` comes to GLB once for both `m`, not for all six passes, unless a loop inside moves it. The unit
+    reads it in every pass."""
+    traffic = two_nests("m:4 n:2", inner, three_levels()).groups[0].traffic
+    assert traffic["DRAM", "Z", "A"] == Traffic(32, 0)
+    assert traffic["L1", "Z", "A"] == Traffic(fills, 32)
+    assert traffic["GLB", "Z", "A"] == Traffic(6 * 4 * 4 * 2, fills)
+    if inner == "":
+        assert traffic["L1", "Z", "B"].reads == 6 * 8 == traffic["GLB", "Z", "B"].writes
+        assert traffic["L1", "Z", "Z"] == Traffic(48, 6 * 8)
+
+
+def test_partial_sums_held_whole_stay_over_trailing_loops_of_the_outer_nest() -> None:
+    """With `k` inside `m` the tile of `Z` is drained once per `m`. With `k` outside it comes back once."""
+    traffic = two_nests("m:4 k:2", "k:1", three_levels()).groups[0].traffic
+    assert traffic["L1", "Z", "Z"] == Traffic(48, 2 * 24)
+    assert traffic["GLB", "Z", "Z"] == Traffic(48 + 8 * 24 - 2 * 24, 8 * 24)
+    traffic = two_nests("k:2 m:4", "k:1", three_levels()).groups[0].traffic
+    assert traffic["DRAM", "Z", "Z"] == Traffic(48, 96)
+    assert traffic["L1", "Z", "Z"] == Traffic(96 + 48, 48 + 4 * 24)
+    assert traffic["GLB", "Z", "Z"] == Traffic(96 + 8 * 24 - 2 * 24, 8 * 24 + 48)
+
+
+def test_inner_buffers_of_a_fused_group_stay_over_own_loops_only() -> None:
+    """`C` stays in GLB over `j` of its reader and over `k` of its producer. `B` is the same for both `i`, but
+    another Einsum runs in between."""
+    cascade = Cascade(
+        {"i": 4, "l": 3, "k": 2, "j": 5}, ["C[i,l] = A[i,k] * B[l,k]", "E[i,j] = C[i,l] * D[l,j]"]
+    )
+    inner = {"C": group({"C": ""}, "A C", "B C", "C C"), "E": group({"E": ""}, "C E", "D E", "E E")}
+    for nest, fills in (("i:2 k:1", 4 * 3), ("i:2", 2 * 6)):
+        outside = "i k" if "k" in nest else "i"
+        held = ("C C+E i", f"A C {outside}", "B C", "D E", "E E i j")
+        chosen = mapping(group({"C": nest, "E": "i:2 j:1"}, *held, inner=inner))
+        assert violations(cascade, three_levels(), chosen) == ()
+        traffic = evaluate(cascade, three_levels(), chosen).groups[0].traffic
+        assert traffic["L1", "E", "C"] == Traffic(2 * 6, 0)
+        assert traffic["GLB", "E", "C"] == Traffic(2 * 5 * 6, 2 * 6)
+        assert traffic["L1", "C", "C"] == Traffic(0, 2 * 6)
+        assert traffic["L1", "C", "B"] == Traffic(fills, 6)
+
+
+def test_double_buffering_below_asks_whether_the_tile_ever_changes() -> None:
+    """In one pass of an outer tile nothing moves, but outer loops may bring other tiles."""
+    hardware = three_levels()
+    glb = replace(hardware.levels[2], capacity=10**6, double_buffer=True)
+    hardware = replace(hardware, levels=(*hardware.levels[:2], glb))
+    a, b, z = 8 * 4, 4 * 2, 8 * 2
+    assert two_nests("n:2", "", hardware).peak["GLB"] == 8 * (a + 2 * b + 2 * z)
+    assert two_nests("m:4 n:2", "", hardware).peak["GLB"] == 8 * 2 * (a // 2 + b + z // 2)
+
+
 def test_levels_below_several_cores_count_all_instances_and_time_one() -> None:
     cascade = Cascade({"m": 8, "k": 2, "n": 4}, ["Z[m,n] = A[m,k] * B[k,n]"])
     hardware = machine(spatial=(SpatialDim("cores", 4),))

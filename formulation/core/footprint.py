@@ -62,8 +62,8 @@ def live_sets(facts: Facts, way: Sequence[Tree]) -> dict[str, tuple[tuple[str, i
 def crosses_again(facts: Facts, tree: Tree, held: Held, above: Sequence[Tree] = ()) -> bool:
     """Whether a buffer's tensor crosses the boundary more than once, so that double buffering helps it.
 
-    A fused intermediate crosses only if it is also needed outside the group. A tensor that skips the
-    levels above is moved by the loops of those boundaries too (`above`: their trees, outermost first).
+    A fused intermediate crosses only if it is also needed outside the group. A tensor that is held whole
+    for a tile is moved by the loops of outer boundaries (`above`: their trees, outermost first).
     """
     if held.depth == 0:
         return _moved_from_above(above, held.buffer.users[0], held.buffer.tensor)
@@ -72,10 +72,8 @@ def crosses_again(facts: Facts, tree: Tree, held: Held, above: Sequence[Tree] = 
 
 
 def _moved_from_above(above: Sequence[Tree], einsum: str, tensor: str) -> bool:
-    """Whether a loop of an outer boundary, merged with this one, stays outside the buffer."""
-    for tree in reversed(above):
-        if tree.holder(einsum, tensor) is not None:
-            return False
+    """Whether a loop of an outer boundary brings another tile: a rank of the tensor, or a shared one."""
+    for tree in above:
         nest = tree.nests[einsum]
         if nest.shared or any(rank in nest.einsum.ranks_of(tensor) for rank in nest.ranks):
             return True

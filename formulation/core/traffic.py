@@ -2,7 +2,8 @@
 
 `visits(X)` values cross a boundary in one pass of the parent tile: the parent tile of `X`, once per
 trip of every loop outside the buffer whose rank is not in `X`. A level that does not hold `X` is
-skipped: its two boundaries merge, and the nests are read as one.
+skipped: its two boundaries merge, and the nests are read as one. A tile that a level holds whole stays
+there from one pass to the next as long as it is the same.
 """
 
 from __future__ import annotations
@@ -23,13 +24,12 @@ from exactile.formulation.mapping import UnitMapping
 class Stage:
     """One boundary on the way of an Einsum to its unit, with what lies outside it.
 
-    `passes`: temporal passes of the parent tile; `starts`: those that begin another output tile
-    (recomputation included); `instances`: instances of the parent level in use.
+    `starts`: temporal passes of the parent tile that begin another output tile (recomputation
+    included); `instances`: instances of the parent level in use.
     """
 
     tree: Tree
     nest: Nest
-    passes: int
     starts: int
     instances: int
 
@@ -54,7 +54,7 @@ def descend(facts: Facts, tree: Tree, name: str) -> Descent:
     passes = starts = instances = 1
     while True:
         nest = tree.nests[name]
-        stages.append(Stage(tree, nest, passes, starts, instances))
+        stages.append(Stage(tree, nest, starts, instances))
         for rank, trip in zip(nest.ranks, nest.trips, strict=True):
             passes *= trip
             if rank not in einsum.reduction:
@@ -118,9 +118,8 @@ def _across(facts: Facts, descent: Descent, use: Use, parent: int, child: int, h
     outer = descent.stages[parent]
     crossed = descent.stages[parent:child]
     tile = _extent(outer.nest.parent, use)
-    visits = tile * _revisits(crossed, use, held.depth)
     above, below = _spread(facts, crossed, use, parent)
-    total = outer.instances * outer.passes * visits
+    total = outer.instances * tile * _fetches(descent.stages[:child], use, parent, held.depth)
     if use.output:
         begun = outer.instances * outer.starts * tile
         yield Move(parent, use.tensor, total * above - begun, total * above)
@@ -130,24 +129,23 @@ def _across(facts: Facts, descent: Descent, use: Use, parent: int, child: int, h
         yield Move(child, use.tensor, 0, total * below)
 
 
-def _revisits(crossed: list[Stage], use: Use, depth: int) -> int:
-    """Trips of the loops outside the buffer that are no ranks of the tensor, trailing ones stripped."""
-    product = 1
-    if len(crossed) == 1:
-        nest = crossed[0].nest
-        for rank, trip in zip(nest.ranks[:depth], nest.trips, strict=False):
-            if rank not in use.ranks:
-                product *= trip
-        return product
-    loops = [pair for stage in crossed[:-1] for pair in zip(stage.nest.ranks, stage.nest.trips, strict=True)]
-    last = crossed[-1].nest
-    loops += list(zip(last.ranks, last.trips, strict=True))[:depth]
-    while len(loops) > crossed[0].nest.shared and loops[-1][0] not in use.ranks:
-        loops.pop()
-    for rank, trip in loops:
-        if rank not in use.ranks:
-            product *= trip
-    return product
+def _fetches(stages: list[Stage], use: Use, parent: int, depth: int) -> int:
+    """How often the parent's tile crosses into the buffer behind the last stage, over the whole group.
+
+    `depth` loops of the last stage and all loops of the others lie outside. The trailing ones that are
+    neither ranks of the tensor nor shared find the same tile in the buffer again, at whatever boundary
+    they stand. Of the rest, ranks of the tensor inside the parent's tile only cut it into pieces.
+    """
+    times = 1
+    same = True
+    for boundary in range(len(stages) - 1, -1, -1):
+        nest = stages[boundary].nest
+        for position in range((depth if boundary == len(stages) - 1 else len(nest.ranks)) - 1, -1, -1):
+            relevant = nest.ranks[position] in use.ranks
+            same = same and not relevant and position >= nest.shared
+            if not same and (boundary < parent or not relevant):
+                times *= nest.trips[position]
+    return times
 
 
 def _spread(facts: Facts, crossed: list[Stage], use: Use, parent: int) -> tuple[int, int]:

@@ -36,13 +36,14 @@ class Outer:
 
     `views[p]`: the tile as a part of a full tile of level `p`, for all levels down to its own.
     `spatial[p]`: the factors in use at every outer boundary. `again`: an earlier pass began the output
-    tile. `resident`: tensors that stay below for longer than this pass, and whether they ever move.
+    tile. `resident`: buffers (tensor and level) that are kept for longer than this pass, and whether
+    their tiles ever move.
     """
 
     views: tuple[View, ...]
     spatial: tuple[Factors, ...] = ()
     again: bool = False
-    resident: Mapping[str, bool] = field(default_factory=dict)
+    resident: Mapping[tuple[str, int], bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class Pass:
         self.views = [dict(view) for view in outer.views]
         self.tally = Tally()
         self.live = 0
-        self.visited: dict[str, set[tuple[int, ...]]] = {}
+        self.visited: dict[tuple[str, int], set[tuple[int, ...]]] = {}
         self.begun: dict[str, set[tuple[int, ...]]] = {e: set() for e in group.order}
         self.rescaled: dict[str, set[tuple[int, ...]]] = {e: set() for e in group.order}
         self.executions: Counter[str] = Counter()
@@ -130,7 +131,7 @@ class Pass:
 
     def _resident(self, allocation: Allocation) -> bool:
         """Fetched outside this pass, and kept beyond it."""
-        return allocation.depth == 0 and allocation.parent < self.level
+        return allocation.depth == 0 and self.level > 0
 
     def _bits(self, allocation: Allocation) -> int:
         """What the buffer takes at its level, per instance."""
@@ -143,11 +144,7 @@ class Pass:
                 view[r][0] for r in self.machine.ranks(allocation.users[0], allocation.tensor)
             )
         )
-        moves = (
-            self.outer.resident.get(allocation.tensor, False)
-            if self._resident(allocation)
-            else allocation.depth > 0
-        )
+        moves = self._moves(allocation)
         fused = len(allocation.users) > 1 and allocation.tensor in allocation.users
         crosses = not fused or any(self.plan.leaves(tensor) for tensor in allocation.held)
         twice = self.machine.hardware.levels[allocation.child].double_buffer and moves and crosses
@@ -156,7 +153,7 @@ class Pass:
     def _moves(self, allocation: Allocation) -> bool:
         """Whether the buffer is taken more than once."""
         if self._resident(allocation):
-            return self.outer.resident.get(allocation.tensor, False)
+            return self.outer.resident[allocation.tensor, allocation.child]
         return allocation.depth > 0
 
     def _take(self, allocation: Allocation) -> None:
@@ -172,7 +169,7 @@ class Pass:
             self._move(allocation, users[0], tensor, down=True)
         elif len(users) == 1:
             tile = origin(self.views[self.level], self.machine.ranks(tensor, tensor))
-            seen = self.visited.setdefault(tensor, set())
+            seen = self.visited.setdefault((tensor, allocation.child), set())
             if tile in seen or self.outer.again:
                 self._move(allocation, tensor, tensor, down=True)
             seen.add(tile)
@@ -180,6 +177,8 @@ class Pass:
             for made in allocation.held:
                 self.begun[made] = set()
                 self.rescaled[made] = set()
+                for key in [key for key in self.visited if key[0] == made]:
+                    del self.visited[key]
 
     def _give_back(self, allocation: Allocation) -> None:
         if self.observer is not None:
@@ -199,7 +198,11 @@ class Pass:
         all but the first are read, added to and written; handing them back takes one read.
         """
         machine, parent, child = self.machine, allocation.parent, allocation.child
-        amount = elements(self.views[parent], machine.ranks(einsum, tensor))
+        ranks = machine.ranks(einsum, tensor)
+        if parent <= self.level:
+            amount = elements(self.views[parent], ranks)
+        else:  # between two levels further in, which see full tiles only
+            amount = prod(self.plan.inside[einsum][parent][rank] for rank in ranks)
         amount *= instances(range(parent), self.plan.spatial[einsum])
         crossed = range(parent, child)
         above = amount * machine.copies(einsum, tensor, crossed, self.plan.spatial[einsum])
@@ -248,7 +251,7 @@ class Pass:
                 {rank: tuple((0, size) for size in sizes) for rank, sizes in view} for view in visit.views
             ]
         kept = {
-            a.tensor: self._moves(a)
+            (a.tensor, a.child): self._moves(a)
             for a in self.plan.allocations
             if a.users == (einsum,) and a.child > self.level + 1
         }

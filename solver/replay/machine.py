@@ -92,8 +92,8 @@ class Machine:
     def escaping(self, group: Group, level: int, tile: Mapping[str, int]) -> list[tuple[str, int]]:
         """Tensors that outlive a pass of an inner group, with the level where they are held.
 
-        They skip the level that the pass starts from and do not move during the pass, so that they
-        can stay where they are until a loop outside moves them.
+        They do not move during the pass, so that they can stay where they are until a loop outside
+        moves them.
         """
         (einsum,) = group.order
         block = blocks(tile, group.spatial.get(einsum, {}))
@@ -106,7 +106,7 @@ class Machine:
         return [
             (tensor, held)
             for tensor, held, depth in found
-            if not self.holds(level, tensor) and kept_depth(self.ranks(einsum, tensor), nest, depth, 0) == 0
+            if kept_depth(self.ranks(einsum, tensor), nest, depth, 0) == 0
         ]
 
 

@@ -1,7 +1,7 @@
 """What is known of a pass before its first loop: nests, buffers in their places, and what they mean.
 
 The plan removes loops that run once, moves private buffers out over loops that do not move their tiles,
-and follows tensors that skip levels to the level that holds them.
+and takes charge of buffers further in that no loop of an inner pass moves.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class Plan:
     """The loop tree of `group` at boundary `level`, inside a tile of full sizes `full`.
 
     `spatial[e][b]`: the factors of `e` at boundary `b`, for all boundaries. `served[e, X]`: the buffer
-    from which `e` uses `X`. `online[e]`: ranks whose loops bring new maxima that rescale the output.
+    from which `e` uses `X`. `inside[e][p]`: the full tile of `e` at level `p`, for all levels further in.
+    `online[e]`: ranks whose loops bring new maxima that rescale the output.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Plan:
         self.blocks = {e: blocks(full, group.spatial.get(e, {})) for e in group.order}
         self.nests = without_single_trips(group, self.blocks)
         self.tiles = {e: inner_tile(self._own_block(e), self.nests[e]) for e in group.order}
+        self.inside = {e: self._tiles_inside(e) for e in group.order}
         self.spatial = {e: self._all_factors(e, outer) for e in group.order}
         self.spread = {rank for factors in group.spatial.values() for rank in factors}
         self.shared = self._shared_depths()
@@ -78,6 +80,17 @@ class Plan:
             inner = inner.inner[einsum]
         return tuple(factors)
 
+    def _tiles_inside(self, einsum: str) -> dict[int, dict[str, int]]:
+        found = {self.level + 1: self.tiles[einsum]}
+        inner, level = self.group.inner[einsum], self.level + 1
+        while isinstance(inner, Group):
+            block = blocks(found[level], inner.spatial.get(einsum, {}))
+            nest = without_single_trips(inner, {einsum: block})[einsum]
+            level += 1
+            found[level] = inner_tile(block, nest)
+            inner = inner.inner[einsum]
+        return found
+
     def _shared_depths(self) -> dict[str, int]:
         shared = [(depth_of(b, self.nests), b.users) for b in self.group.buffers if len(b.users) > 1]
         return {e: shared_depth(e, self.group.order, shared) for e in self.group.order}
@@ -101,7 +114,7 @@ class Plan:
         return found
 
     def _passing_buffers(self) -> list[Allocation]:
-        """Buffers further in, of tensors that skip the next level and outlive an inner pass."""
+        """Buffers further in that outlive an inner pass: no loop inside it moves their tiles."""
         found = []
         for einsum in self.group.order:
             inner = self.group.inner[einsum]
@@ -110,7 +123,7 @@ class Plan:
             nest = self.nests[einsum]
             for tensor, child in self.machine.escaping(inner, self.level + 1, self.tiles[einsum]):
                 depth = kept_depth(self.machine.ranks(einsum, tensor), nest, len(nest), self.shared[einsum])
-                parent = self.machine.holder(self.level, tensor)
+                parent = self.machine.holder(child - 1, tensor)
                 found.append(Allocation((tensor,), (einsum,), depth, parent, child))
         return found
 
