@@ -77,15 +77,12 @@ class UnitFamily:
 class PassCounts:
     """Per pass of a tile: values read per input, values written, steps; `[member, *tile shapes]`.
 
-    A step takes the cycles that one point of the Einsum takes. `partials` (per member) is how many
-    partial results of one value are begun: more than one where a reduction is split over a dimension
-    that cannot reduce.
+    A step takes the cycles that one point of the Einsum takes.
     """
 
     reads: tuple[Floats, ...]
     writes: Floats
     steps: Floats
-    partials: Floats
 
 
 def unit_families(
@@ -258,7 +255,6 @@ def pass_counts(hardware: Hardware, einsum: Einsum, family: UnitFamily, tiles: T
         tuple(r * c.reshape(-1, *spread) if (c > 1).any() else r for r, c in zip(reads, family.copies, strict=True)),
         writes * family.partials.reshape(-1, *spread) if (family.partials > 1).any() else writes,
         steps,
-        family.partials.reshape(-1, *spread),
     )
 
 

@@ -288,7 +288,7 @@ class NodeScore:
         tiles, trips = self._tile_table(cells)
         counts = pass_counts(self.group.problem.hardware, einsum, family, tiles)
         passes = _all_product(trips, einsum.ranks)[None]
-        begun = _padded(trips, tiles, einsum.output.ranks)[None] * counts.partials
+        begun = _padded(trips, tiles, einsum.output.ranks)[None]
         found: dict[str, Floats] = {}
         for name in names:
             *reads, write, read_back, step, once = self._inner_coefficients(family.unit.name, name)

@@ -116,7 +116,8 @@ class _Enumeration:
             found = list(zip(goal.points, goal.payload, strict=True))
         for values, payload in found:
             assert isinstance(payload, Choice)
-            candidate.points.setdefault(tuple(int(v) for v in values), payload)
+            by_key = dict(zip(goal.keys, values, strict=True))
+            candidate.points.setdefault(tuple(int(by_key[key]) for key in self.keys), payload)
         candidate.complete = complete
 
     def _groups(self, candidate: _Candidate) -> list[tuple[Group, list[Plan]]]:
