@@ -17,7 +17,7 @@ def compulsory(problem: Problem, quantity: str) -> Fraction:
         return compulsory(problem, "energy") * compulsory(problem, "latency")
     hardware, cascade = problem.hardware, problem.cascade
     moved = _moved(problem)
-    operations = sum((cascade.points(e) * sum(e.cost.values()) for e in cascade.einsums), Fraction(0))
+    operations = Fraction(sum(cascade.points(e) * sum(e.cost.values()) for e in cascade.einsums))
     if quantity == "operations":
         return operations
     if quantity == "latency":
@@ -26,7 +26,9 @@ def compulsory(problem: Problem, quantity: str) -> Fraction:
     energy = moved.get(quantity, Fraction(0))
     if quantity == "energy":
         for einsum in cascade.einsums:
-            per_point = min(point_cost(hardware, einsum, unit).energy for unit in candidates(hardware, einsum))
+            per_point = min(
+                point_cost(hardware, einsum, unit).energy for unit in candidates(hardware, einsum)
+            )
             energy += cascade.points(einsum) * per_point
     return energy
 

@@ -127,7 +127,9 @@ def _family(
     factors = {rank: np.ones(len(spreads)) for rank in einsum.ranks}
     factors |= {rank: table[:, :, i].prod(axis=1) for i, rank in enumerate(ranks)}
     copies = tuple(blind(set(einsum.ranks) - set(access.ranks), "multicast") for access in einsum.inputs)
-    return UnitFamily(unit, *use, ranks, dims, spreads, factors, copies, blind(set(einsum.reduction), "reduce"))
+    return UnitFamily(
+        unit, *use, ranks, dims, spreads, factors, copies, blind(set(einsum.reduction), "reduce")
+    )
 
 
 def _dims(hardware: Hardware, unit: ComputeUnit) -> tuple[SpatialDim, ...]:
@@ -240,7 +242,9 @@ def pass_counts(hardware: Hardware, einsum: Einsum, family: UnitFamily, tiles: T
     spread = [1] * max(values.ndim for values in tiles.values())
     tiles = {rank: values[None] for rank, values in tiles.items()}
     block = {
-        rank: _ceil(tiles[rank], family.factors[rank].reshape(-1, *spread)) if (family.factors[rank] > 1).any() else tiles[rank]
+        rank: _ceil(tiles[rank], family.factors[rank].reshape(-1, *spread))
+        if (family.factors[rank] > 1).any()
+        else tiles[rank]
         for rank in einsum.ranks
     }
     if family.unit.kind == "systolic":
@@ -252,7 +256,10 @@ def pass_counts(hardware: Hardware, einsum: Einsum, family: UnitFamily, tiles: T
         writes = _product(tiles, einsum.output.ranks)
         steps = _ceil(_product(block, einsum.ranks), np.array(float(family.unit.lanes)))
     return PassCounts(
-        tuple(r * c.reshape(-1, *spread) if (c > 1).any() else r for r, c in zip(reads, family.copies, strict=True)),
+        tuple(
+            r * c.reshape(-1, *spread) if (c > 1).any() else r
+            for r, c in zip(reads, family.copies, strict=True)
+        ),
         writes * family.partials.reshape(-1, *spread) if (family.partials > 1).any() else writes,
         steps,
     )

@@ -110,7 +110,9 @@ class Group:
     def families(self) -> tuple[tuple[UnitFamily, ...], ...]:
         """Per node, the uses of the units that can run it."""
         return tuple(
-            unit_families(self.problem.hardware, einsum, self.problem.cascade.ranks, cycles=self.cycles_matter)
+            unit_families(
+                self.problem.hardware, einsum, self.problem.cascade.ranks, cycles=self.cycles_matter
+            )
             for einsum in self.spec.einsums
         )
 
@@ -187,7 +189,7 @@ class NodeScore:
 
     def _split(self, own: int, *, tiles: bool) -> _Axes:
         which = 1 if tiles else 0
-        shared = {bit: v for bit, v in self._variable.items()}
+        shared = dict(self._variable.items())
         private = [self.group.tilings[bit][which] for bit in self.node.private]
         return _Axes(shared, dict(zip(self.node.private, _grid(private), strict=True)))
 
@@ -210,7 +212,9 @@ class NodeScore:
             for row in self.node.rows:
                 entry: dict[int, float] = {}
                 for term in row.own:
-                    for mask, value in zip((term.visits, 0), self.group.slot_coefficient(term.slot, name), strict=True):
+                    for mask, value in zip(
+                        (term.visits, 0), self.group.slot_coefficient(term.slot, name), strict=True
+                    ):
                         if value:
                             index = self._visits.index(mask)
                             entry[index] = entry.get(index, 0.0) + value
@@ -283,7 +287,7 @@ class NodeScore:
     def inner(
         self, family: UnitFamily, names: Sequence[str], cells: Cells | None = None
     ) -> dict[str, Floats]:
-        """`[member, *axes]` or `[member, cell]` per metric: inner boundary and compute, once, not `ρ` times."""
+        """`[member, *axes]` or `[member, cell]` per metric: inner boundary and compute, without `ρ`."""
         einsum = self.einsum
         tiles, trips = self._tile_table(cells)
         counts = pass_counts(self.group.problem.hardware, einsum, family, tiles)
@@ -315,9 +319,13 @@ class NodeScore:
             points = problem.cascade.points(einsum)
             accesses = [(access.tensor, "read") for access in einsum.inputs]
             accesses += [(einsum.name, "write"), (einsum.name, "read")]
-            vectors: list[Vector] = [access_vector(level, kind, tensors[t].bits, False) for t, kind in accesses]
+            vectors: list[Vector] = [
+                access_vector(level, kind, tensors[t].bits, False) for t, kind in accesses
+            ]
             vectors.append({f"unit:{unit}": cost.cycles})
-            vectors.append({"operations": sum(einsum.cost.values()) * Fraction(points), "energy": cost.energy * points})
+            vectors.append(
+                {"operations": sum(einsum.cost.values()) * Fraction(points), "energy": cost.energy * points}
+            )
             self._inner_cache[key] = tuple(space.coefficient(vector, name) for vector in vectors)
         return self._inner_cache[key]
 
@@ -342,7 +350,10 @@ class NodeScore:
         """Whether the inner boundary or compute adds to a metric at all."""
         problem = self.group.problem
         level = problem.hardware.levels[-1]
-        touched = {"operations", *(f"unit:{family.unit.name}" for family in self.group.families[self.node.node])}
+        touched = {
+            "operations",
+            *(f"unit:{family.unit.name}" for family in self.group.families[self.node.node]),
+        }
         if name in touched or name == "energy":
             return True
         return name in {port(level, "read"), port(level, "write")}

@@ -85,7 +85,10 @@ def _plan(shape: Shape, rows: Sequence[tuple[int, ...]]) -> Plan:
     found = sharing(shape, [s if many else None for s, many in zip(rows[0], is_shared, strict=True)])
     assert found is not None
     below = [
-        tuple(not many and found.own[slot.users[0]] & ~s == 0 for s, slot, many in zip(row, shape.slots, is_shared, strict=True))
+        tuple(
+            not many and found.own[slot.users[0]] & ~s == 0
+            for s, slot, many in zip(row, shape.slots, is_shared, strict=True)
+        )
         for row in rows
     ]
     skeletons: dict[tuple[int | None, ...], int] = {}
@@ -94,7 +97,11 @@ def _plan(shape: Shape, rows: Sequence[tuple[int, ...]]) -> Plan:
         base = tuple(None if b else s for s, b in zip(row, is_below, strict=True))
         skeleton = skeletons.setdefault(base, len(skeletons))
         for node, ranks in enumerate(own_rows):
-            mine = tuple(s for s, b, slot in zip(row, is_below, shape.slots, strict=True) if b and slot.users == (node,))
+            mine = tuple(
+                s
+                for s, b, slot in zip(row, is_below, shape.slots, strict=True)
+                if b and slot.users == (node,)
+            )
             ranks.setdefault((skeleton, mine), row)
     variables = tuple(_variables(shape, found))
     placed = []

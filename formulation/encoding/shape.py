@@ -134,7 +134,9 @@ def group_specs(
     for inputs in _input_slots(cascade, einsums, produced, mapspace):
         slots = tuple(slot for slot, _ in fused) + tuple(inputs) + tuple(outputs)
         if _connected(einsums, slots):
-            yield _spec(cascade, einsums, slots, dict(_stored(fused)), mapspace, double_buffer, batch_outermost)
+            yield _spec(
+                cascade, einsums, slots, dict(_stored(fused)), mapspace, double_buffer, batch_outermost
+            )
 
 
 def _stored(fused: Sequence[tuple[Slot, tuple[str, ...]]]) -> Iterator[tuple[str, int]]:
@@ -155,7 +157,7 @@ def _fused_slots(
             continue
         tensors = list(_in_place_chain(cascade, einsum.name, inside))
         done.update(tensors)
-        users = {name for name in tensors} | {
+        users = set(tensors) | {
             user.name for name in tensors for user in cascade.consumers[name] if user.name in inside
         }
         leaving = tensors[-1] if _leaves(cascade, tensors[-1], inside) else None
@@ -251,7 +253,7 @@ def _spec(
 ) -> GroupSpec:
     used = tuple(dict.fromkeys(rank for einsum in einsums for rank in einsum.ranks))
     long = [rank for rank in used if cascade.ranks[rank] > 1]
-    pinned = {rank for rank in (*mapspace.tiles, *(r for order in mapspace.orders.values() for r in order))}
+    pinned = {*mapspace.tiles, *(r for order in mapspace.orders.values() for r in order)}
     pinned |= {rank for ranks in mapspace.residency.values() for rank in ranks}
     everywhere = set(long) if batch_outermost and not mapspace.residency else set()
     for slot in slots:
@@ -273,7 +275,9 @@ def _spec(
             )
         )
     recompute = [
-        stored.get(einsum.name) if mapspace.recomputation and not _leaves(cascade, einsum.name, set(index)) else None
+        stored.get(einsum.name)
+        if mapspace.recomputation and not _leaves(cascade, einsum.name, set(index))
+        else None
         for einsum in einsums
     ]
     shape = Shape(
@@ -281,11 +285,14 @@ def _spec(
         node_ranks=tuple(_mask(ranks, einsum.ranks) for einsum in einsums),
         slots=tuple(shapes),
         forbidden=tuple(
-            (e, f, mask) for e, f, names in _forbidden(cascade, index, stored) if (mask := _mask(ranks, names))
+            (e, f, mask)
+            for e, f, names in _forbidden(cascade, index, stored)
+            if (mask := _mask(ranks, names))
         ),
         recompute=tuple(recompute),
         orders=tuple(
-            tuple(ranks.index(r) for r in mapspace.orders.get(einsum.name, ()) if r in ranks) for einsum in einsums
+            tuple(ranks.index(r) for r in mapspace.orders.get(einsum.name, ()) if r in ranks)
+            for einsum in einsums
         ),
         forced=_mask(ranks, mapspace.tiles),
         double_buffer=double_buffer,

@@ -101,7 +101,9 @@ def visited(shape: Shape, shared: Sharing, sets: Sequence[int], position: int) -
                 break
             outside &= ~bit
         return outside & ~slot.ranks
-    nest = sorted({z for z in _prefixes(shape, shared, sets, node) if z & ~outside == 0} | {0}, key=int.bit_count)
+    nest = sorted(
+        {z for z in _prefixes(shape, shared, sets, node) if z & ~outside == 0} | {0}, key=int.bit_count
+    )
     while outside & ~own:
         rest = max((z for z in nest if z != outside and z & ~outside == 0), key=int.bit_count)
         run = outside & ~rest & ~own
@@ -132,11 +134,7 @@ def _subsets(mask: int) -> Iterator[int]:
 
 def structures(shape: Shape) -> Masks:
     """All structures of the group that no other dominates: one row per structure, one set per slot."""
-    kept = [
-        _undominated(shape, np.array(rows, dtype=np.int64))
-        for _, rows in _by_sharing(shape)
-        if rows
-    ]
+    kept = [_undominated(shape, np.array(rows, dtype=np.int64)) for _, rows in _by_sharing(shape) if rows]
     if not kept:
         return np.empty((0, len(shape.slots)), dtype=np.int64)
     return _undominated(shape, np.concatenate(kept))
@@ -182,10 +180,7 @@ def _legal(shape: Shape, shared: Sharing, sets: Sequence[int | None]) -> bool:
                 if shared.pair[e][f] & ~shared.pair[e][between]:
                     return False
     chains = [
-        (node, s)
-        for slot, s in zip(shape.slots, sets, strict=True)
-        if s is not None
-        for node in slot.users
+        (node, s) for slot, s in zip(shape.slots, sets, strict=True) if s is not None for node in slot.users
     ] + [(e, shared.pair[e][f]) for e in nodes for f in nodes if e != f]
     return all(
         _nested(z & shared.pair[e][f], y & shared.pair[e][f])
@@ -209,10 +204,7 @@ def _placements(shape: Shape, shared: Sharing, sets: list[int | None]) -> Iterat
     """Residencies of the private slots: inside the shared prefix (live beyond the Einsum), or below."""
     private = [position for position, slot in enumerate(shape.slots) if len(slot.users) == 1]
     fixed = [
-        (node, s)
-        for slot, s in zip(shape.slots, sets, strict=True)
-        if s is not None
-        for node in slot.users
+        (node, s) for slot, s in zip(shape.slots, sets, strict=True) if s is not None for node in slot.users
     ] + [(e, p) for e, row in enumerate(shared.pair) for f, p in enumerate(row) if e != f]
     below_cache: dict[tuple[int, tuple[int, ...]], list[Sets]] = {}
 
@@ -338,8 +330,13 @@ class _Facts:
 
     def take(self, order: npt.NDArray[np.intp]) -> _Facts:
         return _Facts(
-            self.shape, self.outside[order], self.visits[order], self.live[order], self.loops[order],
-            self.pair[order], self.weight[order],
+            self.shape,
+            self.outside[order],
+            self.visits[order],
+            self.live[order],
+            self.loops[order],
+            self.pair[order],
+            self.weight[order],
         )
 
     def dominates(self, first: npt.NDArray[np.intp], second: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
@@ -384,7 +381,8 @@ def _facts(shape: Shape, rows: Masks) -> _Facts:
         pairs.append([shared.pair[e][f] for e in nodes for f in nodes if f > e])
     array = [np.array(x, dtype=np.int64).reshape(len(rows), -1) for x in (visits, lives, loops, pairs)]
     weight = np.bitwise_count(array[0]).sum(axis=1, dtype=np.int64)
-    return _Facts(shape, rows, *array, weight=weight)
+    visit, alive, loop, pair = array
+    return _Facts(shape, rows, visit, alive, loop, pair, weight)
 
 
 def loops_of(shape: Shape, shared: Sharing, sets: Sequence[int], node: int) -> int:

@@ -86,6 +86,10 @@ def _own_first(spec: GroupSpec, sets: list[int], position: int) -> dict[int, int
     """Inside a run of loops without a residency between them, ranks of the buffers inside come first."""
     found = {}
     for bit in range(spec.shape.ranks):
-        users = [s for s, chosen in zip(spec.shape.slots, sets, strict=True) if position in s.users and chosen >> bit & 1]
+        users = [
+            s
+            for s, chosen in zip(spec.shape.slots, sets, strict=True)
+            if position in s.users and chosen >> bit & 1
+        ]
         found[bit] = -sum(slot.ranks >> bit & 1 for slot in users)
     return found

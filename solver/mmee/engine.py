@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from collections.abc import Mapping as Map
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import product
 
@@ -18,11 +18,12 @@ from exactile.formulation.encoding.monomials import Group, metric_space, slot_co
 from exactile.formulation.encoding.plan import Plan, plans
 from exactile.formulation.encoding.shape import GroupSpec, group_specs
 from exactile.formulation.mapping import Mapping
-from exactile.formulation.problem import Problem
+from exactile.formulation.problem import Objective, Problem
 from exactile.solver.engine import Control, Outcome, Space
 from exactile.solver.mmee.cache import cached_structures
 from exactile.solver.mmee.decode import group_mapping
 from exactile.solver.mmee.goal import Floats, Front, Goal, Lexicographic
+from exactile.solver.mmee.infeasible import Candidate as Unreachable
 from exactile.solver.mmee.infeasible import explain
 from exactile.solver.mmee.partitions import Names, candidate_groups, execution_orders, partitions
 from exactile.solver.mmee.search import Choice, search_group
@@ -59,10 +60,14 @@ class _Enumeration:
         self.problem, self.control = problem, control
         objective = problem.objective
         coupled = "edp" in objective.keys or bool(objective.subject_to)
-        quantities = [k for key in objective.keys for k in (("energy", "latency") if key == "edp" else (key,))]
-        limited = [k for key in objective.subject_to for k in (("energy", "latency") if key == "edp" else (key,))]
+        quantities = [
+            k for key in objective.keys for k in (("energy", "latency") if key == "edp" else (key,))
+        ]
+        limited = [
+            k for key in objective.subject_to for k in (("energy", "latency") if key == "edp" else (key,))
+        ]
         self.keys = tuple(dict.fromkeys((*quantities, *limited))) if coupled else objective.keys
-        self.coupled = coupled
+        self.coupled, self.explaining = coupled, False
         self.structures = self.tilings = self.evaluated = 0
         self.candidates = [self._candidate(names) for names in candidate_groups(problem)]
         self.candidates = [c for c in self.candidates if c.specs]
@@ -154,14 +159,19 @@ class _Enumeration:
             candidate.complete &= complete_before
 
     def _admit(
-        self, candidate: _Candidate, least: Map[Names, Point | None], best: tuple[list[Names], list[Point]] | None
-    ) -> object:
+        self,
+        candidate: _Candidate,
+        least: Map[Names, Point | None],
+        best: tuple[list[Names], list[Point]] | None,
+    ) -> Callable[[Floats], npt.NDArray[np.bool_]]:
         offsets = []
         for partition in self.partitions:
             if candidate.names in partition:
                 others = [least[names] for names in partition if names != candidate.names]
                 if None not in others:
-                    offsets.append([sum(o[i] for o in others if o is not None) for i in range(len(self.keys))])
+                    offsets.append(
+                        [sum(o[i] for o in others if o is not None) for i in range(len(self.keys))]
+                    )
         limit = None if best is None else self._value(_total(best[1]))
 
         def admit(values: Floats) -> npt.NDArray[np.bool_]:
@@ -221,8 +231,7 @@ class _Enumeration:
         minimize = self.problem.objective.minimize
         if best is None:
             if complete:
-                reason = explain(self.problem, [(c.names, self._groups(c)) for c in self.candidates])
-                return Outcome("infeasible", proof="mmee", reason=reason, space=space)
+                return Outcome("infeasible", proof="mmee", reason=self._reason(), space=space)
             return Outcome("unknown", bound=compulsory(self.problem, minimize), space=space)
         names, parts = best
         by_name = {c.names: c for c in self.candidates}
@@ -231,10 +240,39 @@ class _Enumeration:
         )
         value = self._value(_total(parts))[0]
         if complete:
-            bound = evaluate(self.problem.cascade, self.problem.hardware, mapping).quantity(minimize) if self._inexact(parts) else value
+            bound = (
+                evaluate(self.problem.cascade, self.problem.hardware, mapping).quantity(minimize)
+                if self._inexact(parts)
+                else value
+            )
             self.control.report(value, bound)
             return Outcome("optimal", mapping, bound, "mmee", space=space)
         return Outcome("feasible", mapping, compulsory(self.problem, minimize), "none", space=space)
+
+    def _reason(self) -> str:
+        """Why nothing is feasible; relaxed problems are decided by traffic alone, the cheapest search."""
+
+        def feasible(relaxed: Problem) -> bool:
+            if not relaxed.objective.subject_to:
+                relaxed = replace(relaxed, objective=Objective("dram_traffic", ()))
+            search = _Enumeration(relaxed, self.control)
+            search.explaining = True
+            return search.run().mapping is not None
+
+        if self.explaining:
+            return ""
+        limited = {
+            k
+            for key in self.problem.objective.subject_to
+            for k in (("energy", "latency") if key == "edp" else (key,))
+        }
+        found = []
+        for candidate in self.candidates:
+            least = None
+            if candidate.points:
+                least = {key: min(self._exact(key, point) for point in candidate.points) for key in limited}
+            found.append(Unreachable(candidate.names, self._groups(candidate), least))
+        return explain(self.problem, found, self.partitions, feasible)
 
     def _inexact(self, parts: Sequence[Point]) -> bool:
         return any(v >= EXACT_LIMIT / 4 for part in parts for v in part)

@@ -7,13 +7,14 @@ everything that could be a tie, and exact rescoring decides (`solver.mmee.search
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 Keep = npt.NDArray[np.bool_]
+Payload = Sequence[Any]
 
 
 class Goal(Protocol):
@@ -25,7 +26,7 @@ class Goal(Protocol):
         """Which candidates, or lower bounds of candidates, could still improve the goal."""
         ...
 
-    def offer(self, values: Floats, payload: Sequence[object]) -> None:
+    def offer(self, values: Floats, payload: Payload) -> None:
         """Take candidates that are feasible."""
         ...
 
@@ -36,21 +37,23 @@ class Lexicographic:
     def __init__(self, keys: tuple[str, ...], slack: float = 0.0) -> None:
         self.keys, self.slack = keys, slack
         self.best: Floats | None = None
-        self.found: list[tuple[Floats, object]] = []
+        self.found: list[tuple[Floats, Any]] = []
 
     def keep(self, values: Floats) -> Keep:
         if self.best is None:
-            return np.isfinite(values).all(axis=1)
+            return _finite(values)
         if self.slack:
-            return values[:, 0] <= self.best[0] * (1 + self.slack)
+            return np.asarray(values[:, 0] <= self.best[0] * (1 + self.slack))
         return lexicographically_less(values, self.best)
 
-    def offer(self, values: Floats, payload: Sequence[object]) -> None:
-        for row in np.flatnonzero(self.keep(values)):
+    def offer(self, values: Floats, payload: Payload) -> None:
+        for row in np.flatnonzero(self.keep(values)).tolist():
             value = values[row]
             if self.best is None or tuple(value) < tuple(self.best):
                 self.best = value
-                self.found = [(v, p) for v, p in self.found if self.slack and v[0] <= value[0] * (1 + self.slack)]
+                self.found = [
+                    (v, p) for v, p in self.found if self.slack and v[0] <= value[0] * (1 + self.slack)
+                ]
             if not any(np.array_equal(value, v) for v, _ in self.found):
                 self.found.append((value, payload[row]))
 
@@ -65,16 +68,20 @@ def lexicographically_less(values: Floats, best: Floats) -> Keep:
     return less
 
 
+def _finite(values: Floats) -> Keep:
+    return np.asarray(np.isfinite(values).all(axis=1))
+
+
 class Front:
     """All vectors that no other is at least as good as in every key, among those that `admit` lets in."""
 
     def __init__(self, keys: tuple[str, ...], admit: Callable[[Floats], Keep]) -> None:
         self.keys, self._admit = keys, admit
         self.points: Floats = np.empty((0, len(keys)))
-        self.payload: list[object] = []
+        self.payload: list[Any] = []
 
     def keep(self, values: Floats) -> Keep:
-        mask: Keep = np.isfinite(values).all(axis=1)
+        mask = _finite(values)
         mask[mask] = self._admit(values[mask])
         for point in self.points:
             if not mask.any():
@@ -82,7 +89,7 @@ class Front:
             mask &= ~(values >= point).all(axis=1)
         return mask
 
-    def offer(self, values: Floats, payload: Sequence[object]) -> None:
+    def offer(self, values: Floats, payload: Payload) -> None:
         rows = np.flatnonzero(self.keep(values))
         if not len(rows):
             return
@@ -93,5 +100,7 @@ class Front:
                 chosen.append(int(row))
         new = values[chosen]
         old = np.array([not (new <= point).all(axis=1).any() for point in self.points], dtype=bool)
-        self.payload = [p for p, keep in zip(self.payload, old, strict=True) if keep] + [payload[r] for r in chosen]
+        self.payload = [p for p, keep in zip(self.payload, old, strict=True) if keep] + [
+            payload[r] for r in chosen
+        ]
         self.points = np.concatenate([self.points[old], new])

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from itertools import combinations
-
-import networkx as nx
 
 from exactile.formulation.problem import Problem
 
 Names = tuple[str, ...]
+Graph = Mapping[str, set[str]]
 
 
-def dependencies(problem: Problem) -> nx.DiGraph[str]:
-    """Producer → consumer, by output name."""
-    graph: nx.DiGraph[str] = nx.DiGraph()
-    graph.add_nodes_from(e.name for e in problem.cascade.einsums)
-    for einsum in problem.cascade.einsums:
-        for access in einsum.inputs:
-            if access.tensor in problem.cascade.by_name:
-                graph.add_edge(access.tensor, einsum.name)
-    return graph
+def producers(problem: Problem) -> Graph:
+    """For every Einsum (by output) the Einsums whose outputs it reads."""
+    inside = problem.cascade.by_name
+    return {
+        einsum.name: {access.tensor for access in einsum.inputs if access.tensor in inside}
+        for einsum in problem.cascade.einsums
+    }
 
 
 def candidate_groups(problem: Problem) -> list[Names]:
@@ -34,29 +32,47 @@ def candidate_groups(problem: Problem) -> list[Names]:
     sizes = range(1, len(names) + 1)
     if problem.mapspace.order == "given":
         return [names[start : start + size] for size in sizes for start in range(len(names) - size + 1)]
-    graph = dependencies(problem)
-    return [group for size in sizes for group in combinations(names, size) if _convex(graph, group)]
+    before = _ancestors(producers(problem), names)
+    return [group for size in sizes for group in combinations(names, size) if _convex(before, group)]
 
 
-def _convex(graph: nx.DiGraph[str], group: Names) -> bool:
+def _ancestors(graph: Graph, names: Names) -> Graph:
+    """All Einsums that must run before each one; `names` is an execution order."""
+    found: dict[str, set[str]] = {}
+    for name in names:
+        found[name] = graph[name].union(*(found[producer] for producer in graph[name]))
+    return found
+
+
+def _convex(before: Graph, group: Names) -> bool:
     """No path leaves the group and comes back: otherwise the groups could not run one after another."""
     inside = set(group)
-    outside_after = {n for name in group for n in nx.descendants(graph, name)} - inside
-    return not any(inside & nx.descendants(graph, name) for name in outside_after)
+    return not any(
+        before[between] & inside and any(between in before[last] for last in group)
+        for between in before.keys() - inside
+    )
 
 
 def execution_orders(problem: Problem, group: Names) -> list[Names]:
     """Orders in which the Einsums of a group may run."""
     if problem.mapspace.order == "given":
         return [group]
-    graph = dependencies(problem).subgraph(group)
-    return [tuple(order) for order in nx.all_topological_sorts(graph)]
+    graph = producers(problem)
+
+    def extend(done: Names, left: set[str]) -> Iterator[Names]:
+        if not left:
+            yield done
+        for name in group:
+            if name in left and not graph[name] & left:
+                yield from extend((*done, name), left - {name})
+
+    return list(extend((), set(group)))
 
 
 def partitions(problem: Problem, groups: Sequence[Names]) -> Iterator[list[Names]]:
     """All partitions of the cascade into these groups that can run one after another, in such an order."""
-    graph = dependencies(problem)
     names = [e.name for e in problem.cascade.einsums]
+    graph = producers(problem)
 
     def extend(chosen: list[Names], left: list[str]) -> Iterator[list[Names]]:
         if not left:
@@ -67,9 +83,11 @@ def partitions(problem: Problem, groups: Sequence[Names]) -> Iterator[list[Names
                 yield from extend([*chosen, group], [name for name in left if name not in group])
 
     for partition in extend([], names):
-        owner = {name: index for index, group in enumerate(partition) for name in group}
-        quotient: nx.DiGraph[int] = nx.DiGraph()
-        quotient.add_nodes_from(range(len(partition)))
-        quotient.add_edges_from((owner[a], owner[b]) for a, b in graph.edges if owner[a] != owner[b])
-        if nx.is_directed_acyclic_graph(quotient):
-            yield [partition[i] for i in nx.lexicographical_topological_sort(quotient)]
+        owner = {name: group for group in partition for name in group}
+        sorter: TopologicalSorter[Names] = TopologicalSorter()
+        for group in partition:
+            sorter.add(group, *{owner[p] for name in group for p in graph[name]} - {group})
+        try:
+            yield list(sorter.static_order())
+        except CycleError:
+            continue  # these groups would have to run before each other

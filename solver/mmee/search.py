@@ -124,7 +124,8 @@ class PlanSearch:
             table = self._table(node, (name,))[name]
             cost += table[0][node.table_index(shared)] * node.repetitions(shared)[:, None]
         np.putmask(cost, ~feasible, np.inf)
-        return cost.min(axis=2)
+        least: Floats = cost.min(axis=2)
+        return least
 
     def settle(self, skeleton: int, which: Indices) -> None:
         """Offer the goal the best joint choices for one skeleton and the combinations `which`."""
@@ -172,7 +173,9 @@ class PlanSearch:
             values = self._values({name: part[name] + rest[name][:, None] for name in columns})
             alive = self.goal.keep(values.reshape(-1, values.shape[-1])).reshape(values.shape[:-1])
             least[position] = {name: np.where(alive, part[name], np.inf).min(axis=1) for name in columns}
-        return self._values({name: placed[name][left] + sum(each[name] for each in least) for name in columns})
+        return self._values(
+            {name: placed[name][left] + sum(each[name] for each in least) for name in columns}
+        )
 
     def _options(self, node: NodeScore, rows: Indices, shared: SharedTiles) -> Columns:
         """`[t, option]` per metric: all rows, own tiles and unit uses of an Einsum, infinite if illegal."""
@@ -216,7 +219,8 @@ class PlanSearch:
             trails = [*(trail[before] for trail in trails), alive[chosen]]
         values = self._values(self._named(total))
         self.goal.offer(
-            values, _Payload(len(values), lambda row: self._joined(which, shared, rows, t, [x[row] for x in trails]))
+            values,
+            _Payload(len(values), lambda row: self._joined(which, shared, rows, t, [x[row] for x in trails])),
         )
 
     def _named(self, matrix: Floats) -> Columns:
@@ -266,7 +270,9 @@ class PlanSearch:
         for node, pick in zip(self.nodes, picks, strict=True):
             cell = (int(node.table_index(shared)[t]), int(pick.own[t]))
             flat = np.array([cell[0] * node.unknowns + cell[1]])
-            units.append(self._unit(node, cell, {"energy": float(self.lazy[node.node.node].values("energy", flat)[0])}))
+            units.append(
+                self._unit(node, cell, {"energy": float(self.lazy[node.node.node].values("energy", flat)[0])})
+            )
         rows, own = [int(pick.rows[t]) for pick in picks], [int(pick.own[t]) for pick in picks]
         return Choice(self.group, self.plan, int(which[t]), tuple(rows), tuple(own), tuple(units))
 
@@ -282,7 +288,9 @@ class PlanSearch:
             cell = (int(node.table_index(shared)[t]), column)
             picked.append(int(own[picked_row]))
             own_tiles.append(column)
-            units.append(self._unit(node, cell, {n: float(v[use, index[t], column]) for n, v in table.items()}))
+            units.append(
+                self._unit(node, cell, {n: float(v[use, index[t], column]) for n, v in table.items()})
+            )
         return Choice(self.group, self.plan, int(which[t]), tuple(picked), tuple(own_tiles), tuple(units))
 
     def _unit(self, node: NodeScore, cell: tuple[int, int], metrics: dict[str, float]) -> UnitMapping:
@@ -295,7 +303,9 @@ class PlanSearch:
                 same &= np.broadcast_to(found[name].ravel(), len(family)) == wanted
             if same.any():
                 spatial = family.spatial(int(same.argmax()))
-                return UnitMapping(family.unit.name, family.dataflow, family.transposed, spatial, family.order)
+                return UnitMapping(
+                    family.unit.name, family.dataflow, family.transposed, spatial, family.order
+                )
         raise AssertionError(f"no use of a unit of {node.einsum.name} has the metrics of the table")
 
 
@@ -409,7 +419,7 @@ def _settle(
     while waiting and not control.stopped:
         threshold = np.partition(
             np.concatenate([bound for *_, bound in waiting]), min(batch, sum(len(b) for *_, b in waiting)) - 1
-        )[: batch].max()
+        )[:batch].max()
         rest = []
         for search, skeleton, which, bound in sorted(waiting, key=lambda entry: float(entry[3].min())):
             now = bound <= threshold
@@ -418,7 +428,7 @@ def _settle(
             if not now.all():
                 rest.append((search, skeleton, which[~now], bound[~now]))
         batch *= 4
-        waiting = [entry for entry in map(lambda e: _still(e, goal), rest) if len(entry[2])]
+        waiting = [entry for entry in (_still(e, goal) for e in rest) if len(entry[2])]
 
 
 def _still(

@@ -27,7 +27,8 @@ def _reasons(problem: Problem) -> Iterator[str]:
     elif hardware.levels[1].holds is not None:
         yield f"mmee needs every tensor to pass through {hardware.levels[1].name} (holds: all)"
     if len(cascade.einsums) > MAX_EINSUMS:
-        yield f"mmee lists cascades of at most {MAX_EINSUMS} Einsums, {cascade.name} has {len(cascade.einsums)}"
+        count = len(cascade.einsums)
+        yield f"mmee lists cascades of at most {MAX_EINSUMS} Einsums, {cascade.name} has {count}"
     if mapspace.between_groups:
         yield "mmee does not keep tensors on chip between groups"
     for einsum in cascade.einsums:
