@@ -14,7 +14,7 @@ from exactile.formulation.cascade import Cascade
 from exactile.formulation.hardware import Hardware, Level, Rate
 from exactile.formulation.problem import Mapspace, Objective, Problem
 
-FIRST, COUNT, CHUNK = 5000, 60, 12
+FIRST, COUNT, CHUNK = 5000, 16, 8
 CHUNKS = pytest.mark.parametrize("first", range(FIRST, FIRST + COUNT, CHUNK))
 Change = Callable[[Problem], Problem]
 
