@@ -101,6 +101,11 @@ class Group:
         return found
 
     @cached_property
+    def inner_cache(self) -> dict[tuple[int, tuple[int, ...], tuple[str, ...]], dict[str, Floats]]:
+        """Inner tables by node, looped ranks and metrics; plans with the same loops share them."""
+        return {}
+
+    @cached_property
     def capacity(self) -> float:
         """Bits of level 1, as a float; infinite if unbounded."""
         capacity = self.problem.hardware.levels[1].capacity
@@ -332,7 +337,22 @@ class NodeScore:
     def inner_tables(self, names: Sequence[str], cells: Cells | None = None) -> dict[str, Floats]:
         """`[option, own shared tiles, u]` or `[option, cell]` per metric: the uses of units that no other
         dominates, per tile shape. With one metric that is the best one."""
-        shape = self._grid_shape if cells is None else (len(cells.rows),)
+        if cells is not None:
+            return self._tables(names, cells, (len(cells.rows),))
+        bits = [bit for _, bit, _ in self._axes]
+        by_bit = [bits.index(bit) for bit in sorted(bits)] or [0]
+        key = (self.node.node, tuple(sorted(bits)), tuple(names))
+        cache = self.group.inner_cache
+        if key not in cache:
+            tables = self._tables(names, None, self._grid_shape)
+            cache[key] = {n: v.transpose(0, *(1 + a for a in by_bit)) for n, v in tables.items()}
+        back = [by_bit.index(axis) for axis in range(len(by_bit))]
+        return {
+            name: values.transpose(0, *(1 + a for a in back)).reshape(-1, self.table_size, self.unknowns)
+            for name, values in cache[key].items()
+        }
+
+    def _tables(self, names: Sequence[str], cells: Cells | None, shape: tuple[int, ...]) -> dict[str, Floats]:
         step = max(1, _TABLE // int(np.prod(shape, dtype=np.int64)))
         tables: dict[str, Floats] | None = None
         for family in self.group.families[self.node.node]:
@@ -340,11 +360,7 @@ class NodeScore:
                 part = self.inner(family.members(start, start + step), names, cells)
                 tables = _pareto(tables, part, shape)
         assert tables is not None
-        target = (self.table_size, self.unknowns) if cells is None else shape
-        return {
-            name: np.broadcast_to(values, (values.shape[0], *shape)).reshape(values.shape[0], *target)
-            for name, values in tables.items()
-        }
+        return {name: np.broadcast_to(v, (v.shape[0], *shape)) for name, v in tables.items()}
 
     def inner_matters(self, name: str) -> bool:
         """Whether the inner boundary or compute adds to a metric at all."""

@@ -1,10 +1,9 @@
-"""The engine: candidate groups, the goal that each of them serves, and the best combination."""
+"""The engine: which groups to search for what, and the best combination of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from collections.abc import Mapping as Map
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
@@ -14,25 +13,25 @@ import numpy.typing as npt
 from exactile.formulation.core import evaluate
 from exactile.formulation.encoding.bounds import compulsory
 from exactile.formulation.encoding.metrics import EXACT_LIMIT
-from exactile.formulation.encoding.monomials import Group, metric_space, slot_costs
-from exactile.formulation.encoding.plan import Plan, plans
-from exactile.formulation.encoding.shape import GroupSpec, group_specs
+from exactile.formulation.encoding.monomials import Group
 from exactile.formulation.mapping import Mapping
 from exactile.formulation.problem import Objective, Problem
 from exactile.solver.engine import Control, Outcome, Space
-from exactile.solver.mmee.cache import cached_structures
+from exactile.solver.mmee.candidates import Candidate, Candidates, Point
 from exactile.solver.mmee.decode import group_mapping
 from exactile.solver.mmee.goal import Floats, Front, Goal, Lexicographic
-from exactile.solver.mmee.infeasible import Candidate as Unreachable
-from exactile.solver.mmee.infeasible import explain
-from exactile.solver.mmee.partitions import Names, candidate_groups, execution_orders, partitions
-from exactile.solver.mmee.search import Choice, search_group
+from exactile.solver.mmee.infeasible import Unreachable, explain
+from exactile.solver.mmee.partitions import Names
+from exactile.solver.mmee.search import search_group
 from exactile.solver.mmee.support import require_supported
 
 SLACK = 1e-12
 """Relative width of a tie above 2**53, where float64 no longer holds every integer."""
 
-Point = tuple[int, ...]
+GRACE = 0.25
+"""Seconds that a stopped search may still spend on finding any mapping at all."""
+
+Best = tuple[list[Names], list[Point]]
 
 
 def mmee(problem: Problem, control: Control) -> Outcome:
@@ -42,154 +41,146 @@ def mmee(problem: Problem, control: Control) -> Outcome:
     valid bound. Raises `UnsupportedProblem` for machines and cascades it cannot list.
     """
     require_supported(problem)
-    return _Enumeration(problem, control).run()
+    return _Enumeration(problem, control).run(explaining=True)
 
 
-@dataclass
-class _Candidate:
-    """A group with the specs to search and the points found."""
-
-    names: Names
-    specs: list[GroupSpec]
-    points: dict[Point, Choice] = field(default_factory=dict)
-    complete: bool = False
+def _components(names: Iterable[str]) -> tuple[str, ...]:
+    """The quantities of groups behind objectives: energy and latency for their product."""
+    return tuple(
+        dict.fromkeys(k for name in names for k in (("energy", "latency") if name == "edp" else (name,)))
+    )
 
 
 class _Enumeration:
+    """One run. Points of groups are scaled quantities in the order of `keys`."""
+
     def __init__(self, problem: Problem, control: Control) -> None:
         self.problem, self.control = problem, control
         objective = problem.objective
-        coupled = "edp" in objective.keys or bool(objective.subject_to)
-        quantities = [
-            k for key in objective.keys for k in (("energy", "latency") if key == "edp" else (key,))
-        ]
-        limited = [
-            k for key in objective.subject_to for k in (("energy", "latency") if key == "edp" else (key,))
-        ]
-        self.keys = tuple(dict.fromkeys((*quantities, *limited))) if coupled else objective.keys
-        self.coupled, self.explaining = coupled, False
-        self.structures = self.tilings = self.evaluated = 0
-        self.candidates = [self._candidate(names) for names in candidate_groups(problem)]
-        self.candidates = [c for c in self.candidates if c.specs]
-        self.space = metric_space(problem, [spec for c in self.candidates for spec in c.specs])
-        self.partitions = list(partitions(problem, [c.names for c in self.candidates]))
-        self._plans: dict[tuple[Names, int], list[tuple[Group, list[Plan]]]] = {}
+        self.coupled = "edp" in objective.keys or bool(objective.subject_to)
+        self.keys = _components((*objective.keys, *objective.subject_to)) if self.coupled else objective.keys
+        self.candidates = Candidates(problem, self.keys)
+        self.space = self.candidates.space
+        self.evaluated = 0
 
-    def _candidate(self, names: Names) -> _Candidate:
-        hardware, mapspace = self.problem.hardware, self.problem.mapspace
-        specs = [
-            spec
-            for order in execution_orders(self.problem, names)
-            for spec in group_specs(
-                self.problem.cascade,
-                order,
-                mapspace,
-                double_buffer=hardware.levels[1].double_buffer,
-                batch_outermost="latency" not in self.keys,
-            )
-        ]
-        return _Candidate(names, specs)
+    def run(self, *, explaining: bool) -> Outcome:
+        """Search; `explaining` asks for the sentence if nothing is feasible."""
+        complete = self._search_coupled() if self.coupled else self._search_additive()
+        best = self._best()
+        if best is None and not complete:
+            self._rescue()
+            best = self._best()
+        if best is not None:
+            return self._found(best, complete)
+        minimize = self.problem.objective.minimize
+        if not complete:
+            return Outcome("unknown", bound=compulsory(self.problem, minimize), space=self._space())
+        reason = self._reason() if explaining else None
+        return Outcome("infeasible", proof="mmee", reason=reason, space=self._space())
 
-    def run(self) -> Outcome:
-        by_name = {c.names: c for c in self.candidates}
-        if self.coupled:
-            self._search_coupled(by_name)
-        else:
-            for candidate in self.candidates:
-                self._search(candidate, Lexicographic(self.keys))
-                if not self.control.stopped:
-                    self._report(by_name)
-        best = self._best(by_name)
-        complete = all(c.complete for c in self.candidates)
-        return self._outcome(best, complete)
+    def _search_additive(self) -> bool:
+        """Partitions by rising lower bound, until the bound reaches the best so far."""
+        for partition in self.candidates.partitions:
+            best = self._best()
+            if best is not None and self.candidates.floor(partition) >= self._value(_total(best[1])):
+                continue
+            for names in partition:
+                candidate = self.candidates.by_names[names]
+                if not candidate.searched:
+                    self._search(candidate, Lexicographic(self.keys), self.control)
+                if self.control.stopped:
+                    return False
+                if not candidate.points:
+                    break
+            self._report()
+        return True
 
-    def _search(self, candidate: _Candidate, goal: Goal) -> None:
-        """Search one group; above 2**53 again with ties kept and rescored exactly."""
-        complete = True
-        for group, group_plans in self._groups(candidate):
-            done, evaluated = search_group(group, group_plans, goal, self.control)
-            complete &= done
-            self.evaluated += evaluated
-        if isinstance(goal, Lexicographic):
-            large = goal.best is not None and float(np.abs(goal.best).max()) >= EXACT_LIMIT / 4
-            if large and not goal.slack:
-                self._search(candidate, Lexicographic(goal.keys, SLACK))
-                return
-            found = goal.found
-        else:
-            assert isinstance(goal, Front)
-            found = list(zip(goal.points, goal.payload, strict=True))
-        for values, payload in found:
-            assert isinstance(payload, Choice)
-            by_key = dict(zip(goal.keys, values, strict=True))
-            candidate.points.setdefault(tuple(int(by_key[key]) for key in self.keys), payload)
-        candidate.complete = complete
-
-    def _groups(self, candidate: _Candidate) -> list[tuple[Group, list[Plan]]]:
-        key = (candidate.names, 0)
-        if key not in self._plans:
-            entries = []
-            for spec in candidate.specs:
-                masks = cached_structures(spec.shape)
-                costs = slot_costs(self.problem.cascade, self.problem.hardware, spec)
-                group = Group(self.problem, spec, self.space, costs, "latency" in self.keys)
-                entries.append((group, plans(spec, masks)))
-                self.structures += len(masks)
-                self.tilings = max(self.tilings, _tilings(group))
-            self._plans[key] = entries
-        return self._plans[key]
-
-    def _search_coupled(self, by_name: Map[Names, _Candidate]) -> None:
-        """Objectives that do not add up over groups: Pareto fronts, cut off by what complete partitions
-        can still reach."""
+    def _search_coupled(self) -> bool:
+        """Objectives that do not add up over groups: the least of every quantity, then Pareto fronts of
+        what complete partitions can still reach."""
+        candidates = self.candidates.by_names.values()
         least: dict[Names, Point | None] = {}
-        for candidate in self.candidates:
+        for candidate in candidates:
             row = []
             for key in self.keys:
                 goal = Lexicographic((key, *(k for k in self.keys if k != key)))
-                self._search(candidate, goal)
+                self._search(candidate, goal, self.control)
                 row.append(None if goal.best is None else int(goal.best[0]))
+                if self.control.stopped:
+                    return False
             least[candidate.names] = None if None in row else tuple(v for v in row if v is not None)
-        for candidate in self.candidates:
+        for candidate in candidates:
+            offsets = self._offsets(candidate, least)
+            if len(offsets):
+                self._search(candidate, Front(self.keys, self._admit(offsets)), self.control)
+                self._report()
             if self.control.stopped:
-                return
-            goal_front = Front(self.keys, self._admit(candidate, least, self._best(by_name)))
-            complete_before = candidate.complete
-            self._search(candidate, goal_front)
-            candidate.complete &= complete_before
+                return False
+        return True
 
-    def _admit(
-        self,
-        candidate: _Candidate,
-        least: Map[Names, Point | None],
-        best: tuple[list[Names], list[Point]] | None,
-    ) -> Callable[[Floats], npt.NDArray[np.bool_]]:
-        offsets = []
-        for partition in self.partitions:
-            if candidate.names in partition:
-                others = [least[names] for names in partition if names != candidate.names]
-                if None not in others:
-                    offsets.append(
-                        [sum(o[i] for o in others if o is not None) for i in range(len(self.keys))]
-                    )
-        limit = None if best is None else self._value(_total(best[1]))
+    def _search(self, candidate: Candidate, goal: Goal, control: Control) -> None:
+        """Search one group; above 2**53 again with ties kept and rescored exactly."""
+        complete = True
+        for group, group_plans in candidate.groups(self.space):
+            done, evaluated = search_group(group, group_plans, goal, control)
+            complete &= done
+            self.evaluated += evaluated
+        large = isinstance(goal, Lexicographic) and _large(goal.best)
+        if isinstance(goal, Lexicographic) and large and not goal.slack:
+            self._search(candidate, Lexicographic(goal.keys, SLACK), control)
+            return
+        for values, choice in goal.results():
+            by_key = dict(zip(goal.keys, values, strict=True))
+            candidate.points.setdefault(tuple(int(by_key[key]) for key in self.keys), choice)
+        candidate.searched = complete
+
+    def _rescue(self) -> None:
+        """Nothing was found in time: look for any mapping, Einsum by Einsum."""
+        control = Control(GRACE)
+        for names, candidate in self.candidates.by_names.items():
+            if len(names) == 1 and not candidate.points:
+                self._search(candidate, Lexicographic(self.keys), control)
+
+    def _offsets(self, candidate: Candidate, least: dict[Names, Point | None]) -> Floats:
+        """Per partition with this group that could still matter: the least the other groups add."""
+        rows = []
+        limit = self._limit()
+        for partition in self.candidates.partitions:
+            if candidate.names not in partition:
+                continue
+            parts = [least[names] for names in partition]
+            known = [part for part in parts if part is not None]
+            if len(known) == len(parts):
+                whole = np.array([_total(known)], dtype=np.float64)
+                if self._reachable(whole, limit)[0]:
+                    own = least[candidate.names]
+                    assert own is not None
+                    rows.append([t - o for t, o in zip(_total(known), own, strict=True)])
+        return np.array(rows, dtype=np.float64)
+
+    def _admit(self, offsets: Floats) -> Callable[[Floats], npt.NDArray[np.bool_]]:
+        limit = self._limit()
 
         def admit(values: Floats) -> npt.NDArray[np.bool_]:
             mask = np.zeros(len(values), dtype=bool)
             for offset in offsets:
-                mask |= self._reachable(values + np.array(offset, dtype=np.float64), limit)
+                mask |= self._reachable(values + offset, limit)
             return mask
 
         return admit
 
-    def _reachable(self, values: Floats, limit: tuple[Fraction, ...] | None) -> npt.NDArray[np.bool_]:
+    def _limit(self) -> Fraction | None:
+        best = self._best()
+        return None if best is None else self._value(_total(best[1]))[0]
+
+    def _reachable(self, values: Floats, limit: Fraction | None) -> npt.NDArray[np.bool_]:
         """Whether quantities (or lower bounds of them) respect the limits and reach the incumbent."""
         mask = np.ones(len(values), dtype=bool)
         room = 1 + SLACK
         for name, bound in self.problem.objective.subject_to.items():
             mask &= self._floats(name, values) <= float(bound) * room
         if limit is not None:
-            mask &= self._floats(self.problem.objective.minimize, values) <= float(limit[0]) * room
+            mask &= self._floats(self.problem.objective.minimize, values) <= float(limit) * room
         return mask
 
     def _floats(self, name: str, values: Floats) -> Floats:
@@ -206,11 +197,11 @@ class _Enumeration:
     def _value(self, point: Sequence[int]) -> tuple[Fraction, ...]:
         return tuple(self._exact(key, point) for key in self.problem.objective.keys)
 
-    def _best(self, by_name: Map[Names, _Candidate]) -> tuple[list[Names], list[Point]] | None:
+    def _best(self) -> Best | None:
         """The best complete partition among the points found so far, in exact arithmetic."""
-        best: tuple[tuple[Fraction, ...], list[Names], list[Point]] | None = None
-        for partition in self.partitions:
-            found = [by_name[names] for names in partition]
+        best: tuple[tuple[Fraction, ...], Best] | None = None
+        for partition in self.candidates.partitions:
+            found = [self.candidates.by_names[names] for names in partition]
             if any(not c.points for c in found):
                 continue
             for total, parts in _combine([list(c.points) for c in found], self.coupled):
@@ -218,36 +209,52 @@ class _Enumeration:
                     continue
                 value = self._value(total)
                 if best is None or value < best[0]:
-                    best = (value, partition, parts)
-        return None if best is None else best[1:]
+                    best = value, (partition, parts)
+        return None if best is None else best[1]
 
-    def _report(self, by_name: Map[Names, _Candidate]) -> None:
-        best = self._best(by_name)
+    def _report(self) -> None:
+        best = self._best()
         if best is not None:
             self.control.report(self._value(_total(best[1]))[0], None)
 
-    def _outcome(self, best: tuple[list[Names], list[Point]] | None, complete: bool) -> Outcome:
-        space = Space(self.structures, self.tilings, self.evaluated)
+    def _found(self, best: Best, complete: bool) -> Outcome:
         minimize = self.problem.objective.minimize
-        if best is None:
-            if complete:
-                return Outcome("infeasible", proof="mmee", reason=self._reason(), space=space)
-            return Outcome("unknown", bound=compulsory(self.problem, minimize), space=space)
+        mapping = self._mapping(best)
+        if not complete:
+            bound = compulsory(self.problem, minimize)
+            return Outcome("feasible", mapping, bound, "none", space=self._space())
+        value = self._value(_total(best[1]))[0]
+        if _large(best[1]):
+            value = evaluate(self.problem.cascade, self.problem.hardware, mapping).quantity(minimize)
+        self.control.report(value, value)
+        return Outcome("optimal", mapping, value, "mmee", space=self._space())
+
+    def _mapping(self, best: Best) -> Mapping:
+        """The mapping of the best point; near ties beyond 2**53 are rescored by the core."""
         names, parts = best
-        by_name = {c.names: c for c in self.candidates}
-        mapping = self._exactly_best(
-            [[by_name[n].points[p]] for n, p in zip(names, parts, strict=True)], names, parts, by_name
-        )
-        value = self._value(_total(parts))[0]
-        if complete:
-            bound = (
-                evaluate(self.problem.cascade, self.problem.hardware, mapping).quantity(minimize)
-                if self._inexact(parts)
-                else value
-            )
-            self.control.report(value, bound)
-            return Outcome("optimal", mapping, bound, "mmee", space=space)
-        return Outcome("feasible", mapping, compulsory(self.problem, minimize), "none", space=space)
+        candidates = [self.candidates.by_names[n] for n in names]
+        if self.coupled or not _large(parts):
+            chosen = [c.points[part] for c, part in zip(candidates, parts, strict=True)]
+            return Mapping(tuple(group_mapping(choice) for choice in chosen))
+        near = [
+            [group_mapping(choice) for p, choice in c.points.items() if p[0] <= part[0] * (1 + SLACK)]
+            for c, part in zip(candidates, parts, strict=True)
+        ]
+        cascade, hardware = self.problem.cascade, self.problem.hardware
+
+        def score(mapping: Mapping) -> tuple[Fraction, ...]:
+            cost = evaluate(cascade, hardware, mapping)
+            return tuple(cost.quantity(key) for key in self.problem.objective.keys)
+
+        return min((Mapping(groups) for groups in product(*near)), key=score)
+
+    def _space(self) -> Space:
+        """What was listed. Groups that a lower bound ruled out were not."""
+        listed = [
+            group for c in self.candidates.by_names.values() if c.listed for group in c.groups(self.space)
+        ]
+        structures = sum(sum(len(node.rows) for node in plan.nodes) for _, plans in listed for plan in plans)
+        return Space(structures, max((_tilings(group) for group, _ in listed), default=0), self.evaluated)
 
     def _reason(self) -> str:
         """Why nothing is feasible; relaxed problems are decided by traffic alone, the cheapest search."""
@@ -255,51 +262,21 @@ class _Enumeration:
         def feasible(relaxed: Problem) -> bool:
             if not relaxed.objective.subject_to:
                 relaxed = replace(relaxed, objective=Objective("dram_traffic", ()))
-            search = _Enumeration(relaxed, self.control)
-            search.explaining = True
-            return search.run().mapping is not None
+            return _Enumeration(relaxed, self.control).run(explaining=False).mapping is not None
 
-        if self.explaining:
-            return ""
-        limited = {
-            k
-            for key in self.problem.objective.subject_to
-            for k in (("energy", "latency") if key == "edp" else (key,))
-        }
+        limited = _components(self.problem.objective.subject_to)
         found = []
-        for candidate in self.candidates:
+        for candidate in self.candidates.by_names.values():
             least = None
             if candidate.points:
                 least = {key: min(self._exact(key, point) for point in candidate.points) for key in limited}
-            found.append(Unreachable(candidate.names, self._groups(candidate), least))
-        return explain(self.problem, found, self.partitions, feasible)
+            found.append(Unreachable(candidate.names, candidate.groups(self.space), least))
+        return explain(self.problem, found, self.candidates.partitions, feasible)
 
-    def _inexact(self, parts: Sequence[Point]) -> bool:
-        return any(v >= EXACT_LIMIT / 4 for part in parts for v in part)
 
-    def _exactly_best(
-        self,
-        choices: list[list[Choice]],
-        names: list[Names],
-        parts: list[Point],
-        by_name: Map[Names, _Candidate],
-    ) -> Mapping:
-        """The mapping of the best point; near ties beyond 2**53 are rescored by the core."""
-        groups = [[group_mapping(c) for c in options] for options in choices]
-        if not self._inexact(parts) or self.coupled:
-            return Mapping(tuple(options[0] for options in groups))
-        groups = [
-            [group_mapping(c) for p, c in by_name[n].points.items() if p[0] <= part[0] * (1 + SLACK)]
-            for n, part in zip(names, parts, strict=True)
-        ]
-        mappings = [Mapping(combination) for combination in product(*groups)]
-        cascade, hardware = self.problem.cascade, self.problem.hardware
-
-        def score(mapping: Mapping) -> tuple[Fraction, ...]:
-            cost = evaluate(cascade, hardware, mapping)
-            return tuple(cost.quantity(key) for key in self.problem.objective.keys)
-
-        return min(mappings, key=score)
+def _large(values: object) -> bool:
+    """Whether some value is beyond what float64 holds exactly, with room for sums."""
+    return values is not None and float(np.abs(np.array(values, dtype=np.float64)).max()) >= EXACT_LIMIT / 4
 
 
 def _tilings(group: Group) -> int:

@@ -30,6 +30,10 @@ class Goal(Protocol):
         """Take candidates that are feasible."""
         ...
 
+    def results(self) -> list[tuple[Floats, Any]]:
+        """The values kept and their payload."""
+        ...
+
 
 class Lexicographic:
     """The least vector in lexicographic order."""
@@ -56,6 +60,9 @@ class Lexicographic:
                 ]
             if not any(np.array_equal(value, v) for v, _ in self.found):
                 self.found.append((value, payload[row]))
+
+    def results(self) -> list[tuple[Floats, Any]]:
+        return self.found
 
 
 def lexicographically_less(values: Floats, best: Floats) -> Keep:
@@ -104,3 +111,6 @@ class Front:
             payload[r] for r in chosen
         ]
         self.points = np.concatenate([self.points[old], new])
+
+    def results(self) -> list[tuple[Floats, Any]]:
+        return list(zip(self.points, self.payload, strict=True))

@@ -24,7 +24,7 @@ Plans = list[tuple[Group, list[Plan]]]
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Unreachable:
     """A group, its plans, and the least of each limited quantity that it can reach alone."""
 
     names: Names
@@ -34,7 +34,7 @@ class Candidate:
 
 def explain(
     problem: Problem,
-    candidates: Sequence[Candidate],
+    candidates: Sequence[Unreachable],
     partitions: Sequence[Sequence[Names]],
     feasible: Callable[[Problem], bool],
 ) -> str:
@@ -51,7 +51,7 @@ def explain(
     return sentence
 
 
-def _limits(problem: Problem, partitions: Sequence[Sequence[Candidate]]) -> str:
+def _limits(problem: Problem, partitions: Sequence[Sequence[Unreachable]]) -> str:
     """Limits of `subject_to` that nothing meets."""
     short = []
     for name, limit in problem.objective.subject_to.items():
@@ -65,7 +65,7 @@ def _limits(problem: Problem, partitions: Sequence[Sequence[Candidate]]) -> str:
     return f"each limit can be met, but no mapping meets all of {names}"
 
 
-def _reach(partition: Sequence[Candidate], parts: Sequence[str]) -> Fraction:
+def _reach(partition: Sequence[Unreachable], parts: Sequence[str]) -> Fraction:
     product = Fraction(1)
     for part in parts:
         product *= sum((c.least[part] for c in partition if c.least is not None), Fraction(0))
@@ -77,7 +77,7 @@ def _number(value: Fraction) -> str:
 
 
 def _shortage(
-    problem: Problem, by_name: dict[Names, Candidate], partitions: Sequence[Sequence[Names]]
+    problem: Problem, by_name: dict[Names, Unreachable], partitions: Sequence[Sequence[Names]]
 ) -> str:
     """The partition that is closest to fitting, and what is short in it."""
     best: tuple[float, str] | None = None
@@ -107,7 +107,7 @@ def _sentence(problem: Problem, choice: Choice) -> str:
     return f"{level}: {'+'.join(group.order)} does not fit beside {', '.join(others) or 'nothing'}"
 
 
-def _smallest(candidate: Candidate) -> tuple[float, Choice | None]:
+def _smallest(candidate: Unreachable) -> tuple[float, Choice | None]:
     """The least peak of a group, in bits, and a point of the space that has it."""
     best: tuple[float, Choice | None] = (float("inf"), None)
     for group, plans in candidate.plans:

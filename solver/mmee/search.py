@@ -416,7 +416,9 @@ def _settle(
     """Second pass, the most promising combinations first, a few at a time."""
     waiting = [entry for entry in waiting if entry[3].min() <= cutoff]
     batch = 16
-    while waiting and not control.stopped:
+    first = True
+    while waiting and (first or not control.stopped):
+        first = False
         threshold = np.partition(
             np.concatenate([bound for *_, bound in waiting]), min(batch, sum(len(b) for *_, b in waiting)) - 1
         )[:batch].max()
