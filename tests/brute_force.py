@@ -114,19 +114,20 @@ class Plan:
 
 
 def plans(problem: Problem, members: tuple[Einsum, ...]) -> Iterator[Plan]:
-    """All legal ways to fuse consecutive members: loops and their order; what may overwrite does."""
+    """All legal ways to fuse consecutive members: loops, their order, and overwriting in place or not."""
     ranks = tuple(dict.fromkeys(r for e in members for r in e.ranks if problem.cascade.ranks[r] > 1))
-    in_place = [e.in_place is not None for e in members[1:]]
+    choices = [(False, True) if e.in_place else (False,) for e in members[1:]]
     for length in range(len(ranks) + 1 if len(members) > 1 else 1):
         for loops in itertools.permutations(ranks, length):
             for links in itertools.product(range(length + 1), repeat=len(members) - 1):
                 if max(links, default=0) != length:
                     continue
-                buffers = shared_buffers(problem, members, links, in_place)
-                if buffers is not None:
-                    plan = Plan(members, loops, links, buffers)
-                    if legal(problem, plan):
-                        yield plan
+                for in_place in itertools.product(*choices):
+                    buffers = shared_buffers(problem, members, links, in_place)
+                    if buffers is not None:
+                        plan = Plan(members, loops, links, buffers)
+                        if legal(problem, plan):
+                            yield plan
 
 
 def shared_buffers(

@@ -227,11 +227,12 @@ def _maximal(vectors: Sequence[tuple[int, ...]]) -> Iterator[tuple[int, ...]]:
         return
     rows = np.array(vectors)
     rows = rows[np.argsort(-rows.sum(axis=1), kind="stable")]
-    kept: list[npt.NDArray[np.int64]] = []
+    kept, count = np.empty_like(rows), 0
     for row in rows:
-        if not kept or not (np.array(kept) >= row).all(axis=1).any():
-            kept.append(row)
-            yield tuple(int(x) for x in row)
+        if not (kept[:count] >= row).all(axis=1).any():
+            kept[count] = row
+            count += 1
+            yield tuple(row.tolist())
 
 
 def pass_counts(hardware: Hardware, einsum: Einsum, family: UnitFamily, tiles: Tiles) -> PassCounts:

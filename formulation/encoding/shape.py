@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Literal
 
 from exactile.formulation.cascade import Barrier, Cascade
@@ -81,7 +82,7 @@ class Slot:
 class GroupSpec:
     """A concrete candidate group: Einsums in execution order, slots, and the shape behind them.
 
-    `ranks` are the ranks that may get loops, bit by bit; `batch` are ranks of every tensor, fixed
+    `overwriting` are the Einsums that work in place. `ranks` may get loops, bit by bit; `batch` are ranks of every tensor, fixed
     outermost with tile 1; all other ranks have extent 1.
     """
 
@@ -89,6 +90,7 @@ class GroupSpec:
     slots: tuple[Slot, ...]
     ranks: tuple[str, ...]
     batch: tuple[str, ...]
+    overwriting: frozenset[str]
     shape: Shape
 
     def mask(self, ranks: Iterable[str]) -> int:
@@ -121,21 +123,61 @@ def group_specs(
     and operations count, since all of them are proportional to such a rank.
     """
     einsums = tuple(cascade.by_name[name] for name in names)
-    fused = _fused_slots(cascade, einsums, mapspace)
+    for overwriting in _overwriting(cascade, einsums, double_buffer):
+        yield from _ways_to_share(cascade, einsums, overwriting, mapspace, double_buffer, batch_outermost)
+
+
+def _overwriting(
+    cascade: Cascade, einsums: Sequence[Einsum], double_buffer: bool
+) -> Iterator[frozenset[str]]:
+    """Which Einsums overwrite their input in place; the others have a buffer of their own.
+
+    Overwriting is never worse where it takes no more space: the larger of the two tiles serves both.
+    It takes more if the widths differ, or if the result is drained from a buffer that this doubles;
+    then both ways are listed.
+    """
+    inside, tensors = {e.name for e in einsums}, cascade.tensors
+    able = [e for e in einsums if e.in_place in inside]
+    free = [
+        e.name
+        for e in able
+        if tensors[e.name].bits != tensors[str(e.in_place)].bits
+        or (double_buffer and _leaves(cascade, e.name, inside))
+    ]
+    for count in range(len(free), -1, -1):
+        for chosen in combinations(free, count):
+            yield frozenset(e.name for e in able if e.name not in free or e.name in chosen)
+
+
+def _ways_to_share(
+    cascade: Cascade,
+    einsums: tuple[Einsum, ...],
+    overwriting: frozenset[str],
+    mapspace: Mapspace,
+    double_buffer: bool,
+    batch_outermost: bool,
+) -> Iterator[GroupSpec]:
+    fused = _fused_slots(cascade, einsums, overwriting, mapspace)
     if fused is None:
         return
-    overwritten = {e.name for e in einsums if e.in_place in {e.name for e in einsums}}
     produced = {name for slot, tensors in fused for name in tensors}
     outputs = [
         Slot("output", e.name, (e.name,), e.output, cascade.tensors[e.name].bits)
         for e in einsums
-        if e.name not in produced | overwritten
+        if e.name not in produced
     ]
     for inputs in _input_slots(cascade, einsums, produced, mapspace):
         slots = tuple(slot for slot, _ in fused) + tuple(inputs) + tuple(outputs)
         if _connected(einsums, slots):
             yield _spec(
-                cascade, einsums, slots, dict(_stored(fused)), mapspace, double_buffer, batch_outermost
+                cascade,
+                einsums,
+                slots,
+                dict(_stored(fused)),
+                overwriting,
+                mapspace,
+                double_buffer,
+                batch_outermost,
             )
 
 
@@ -146,7 +188,7 @@ def _stored(fused: Sequence[tuple[Slot, tuple[str, ...]]]) -> Iterator[tuple[str
 
 
 def _fused_slots(
-    cascade: Cascade, einsums: Sequence[Einsum], mapspace: Mapspace
+    cascade: Cascade, einsums: Sequence[Einsum], overwriting: frozenset[str], mapspace: Mapspace
 ) -> list[tuple[Slot, tuple[str, ...]]] | None:
     """Slots of tensors made in the group and read in it, each with the tensors it stores in turn."""
     inside = {e.name for e in einsums}
@@ -155,7 +197,7 @@ def _fused_slots(
     for einsum in einsums:
         if einsum.name in done or not any(user.name in inside for user in cascade.consumers[einsum.name]):
             continue
-        tensors = list(_in_place_chain(cascade, einsum.name, inside))
+        tensors = list(_in_place_chain(cascade, einsum.name, overwriting))
         done.update(tensors)
         users = set(tensors) | {
             user.name for name in tensors for user in cascade.consumers[name] if user.name in inside
@@ -174,12 +216,12 @@ def _fused_slots(
     return slots
 
 
-def _in_place_chain(cascade: Cascade, tensor: str, inside: set[str]) -> Iterator[str]:
-    """`tensor` and what overwrites it in turn inside the group."""
+def _in_place_chain(cascade: Cascade, tensor: str, overwriting: frozenset[str]) -> Iterator[str]:
+    """`tensor` and what overwrites it in turn."""
     yield tensor
     for user in cascade.consumers[tensor]:
-        if user.name in inside and user.in_place == tensor:
-            yield from _in_place_chain(cascade, user.name, inside)
+        if user.name in overwriting and user.in_place == tensor:
+            yield from _in_place_chain(cascade, user.name, overwriting)
 
 
 def _leaves(cascade: Cascade, tensor: str, inside: set[str]) -> bool:
@@ -247,6 +289,7 @@ def _spec(
     einsums: tuple[Einsum, ...],
     slots: tuple[Slot, ...],
     stored: Mapping[str, int],
+    overwriting: frozenset[str],
     mapspace: Mapspace,
     double_buffer: bool,
     batch_outermost: bool,
@@ -297,7 +340,7 @@ def _spec(
         forced=_mask(ranks, mapspace.tiles),
         double_buffer=double_buffer,
     )
-    return GroupSpec(einsums, slots, ranks, batch, shape)
+    return GroupSpec(einsums, slots, ranks, batch, overwriting, shape)
 
 
 def _forbidden(
@@ -344,6 +387,6 @@ def corrections(cascade: Cascade, spec: GroupSpec) -> tuple[tuple[int, str, str]
     stored: dict[str, int] = {}
     for position, slot in enumerate(spec.slots):
         if slot.kind == "fused":
-            for name in _in_place_chain(cascade, slot.tensor, set(index)):
+            for name in _in_place_chain(cascade, slot.tensor, spec.overwriting):
                 stored[name] = position
     return _corrected(cascade, index, stored)

@@ -38,7 +38,7 @@ _BLOCK = 1 << 18
 _JOINT = 1 << 20
 """Joint choices held at once in the second pass."""
 
-_WHOLE_TABLE = 1 << 21
+_WHOLE_TABLE = 1 << 27
 """Inner tables up to this many values are computed once for all tile shapes."""
 
 
