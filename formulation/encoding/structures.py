@@ -228,6 +228,17 @@ def _placements(shape: Shape, shared: Sharing, sets: list[int | None]) -> Iterat
                     yield [outside, *rest]
 
     for placed in inside_prefix(0, fixed):
+        chosen = fixed + [
+            (shape.slots[slot].users[0], outside)
+            for slot, outside in zip(private, placed, strict=True)
+            if outside is not None
+        ]
+        if not all(
+            _settled(shape, shared, slot, outside, chosen)
+            for slot, outside in zip(private, placed, strict=True)
+            if outside is not None
+        ):
+            continue
         groups: dict[int, tuple[int, ...]] = {}
         for slot, outside in zip(private, placed, strict=True):
             if outside is None:
@@ -247,6 +258,29 @@ def _placements(shape: Shape, shared: Sharing, sets: list[int | None]) -> Iterat
                 for slot, outside in part:
                     full[slot] = outside
             yield tuple(s or 0 for s in full)
+
+
+def _settled(
+    shape: Shape, shared: Sharing, position: int, outside: int, chosen: list[tuple[int, int]]
+) -> bool:
+    """Whether a slot inside the shared loops could not simply be placed better.
+
+    Between two neighbouring residencies the order of loops is free. So the slot's own ranks among the
+    loops that follow can move outside its buffer (smaller, no more visits), and foreign ranks among the
+    last loops outside can move inside (fewer visits, no larger). Either way a structure remains that
+    dominates this one.
+    """
+    slot = shape.slots[position]
+    node = slot.users[0]
+    if slot.pin is not None or any(shape.orders):
+        return True
+    family = {z & shared.pair[node][f] for f, z in chosen} | {0, shared.own[node]}
+    smaller = max((z for z in family if z != outside and z & ~outside == 0), key=int.bit_count, default=0)
+    larger = min((z for z in family if z != outside and outside & ~z == 0), key=int.bit_count)
+    if outside & ~smaller & ~slot.ranks:
+        return False
+    grows = larger & ~outside & slot.ranks
+    return not grows or (shape.double_buffer and slot.crossing and outside == 0)
 
 
 def _below(shape: Shape, shared: Sharing, node: int, slots: tuple[int, ...]) -> list[Sets]:
@@ -294,7 +328,10 @@ def _better(shape: Shape, slots: Sequence[int], a: Sets, b: Sets, used: int) -> 
 
 
 def _undominated(shape: Shape, rows: Masks) -> Masks:
-    """The rows that no other row dominates; of equals, the first."""
+    """The rows left after dropping, one by one, those that a row still there dominates.
+
+    One by one, because the test is sufficient only: rows may dominate each other in a circle.
+    """
     if len(rows) < 2:
         return rows
     facts = _facts(shape, rows)
@@ -303,16 +340,13 @@ def _undominated(shape: Shape, rows: Masks) -> Masks:
     alive = np.ones(len(rows), dtype=bool)
     block = max(1, _PAIRS // len(rows))
     for start in range(0, len(rows), block):
-        stop = min(start + block, len(rows))
+        these = np.arange(start, min(start + block, len(rows)))
         rivals = np.flatnonzero(alive)
-        forward = facts.dominates(rivals, np.arange(start, stop))
-        earlier = rivals[:, None] < np.arange(start, stop)[None, :]
-        same = rivals[:, None] == np.arange(start, stop)[None, :]
-        suspects = forward & ~earlier & ~same
-        backward = np.zeros_like(forward)
-        if suspects.any():
-            backward = facts.dominates(np.arange(start, stop), rivals).T
-        alive[start:stop] &= ~(forward & (earlier | (~same & ~backward))).any(axis=0)
+        dominated = facts.dominates(rivals, these)
+        dominated[rivals[:, None] == these[None, :]] = False
+        for column in np.flatnonzero(dominated.any(axis=0)):
+            if alive[rivals[dominated[:, column]]].any():
+                alive[these[column]] = False
     return rows[alive]
 
 
