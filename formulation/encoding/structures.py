@@ -182,22 +182,42 @@ def _legal(shape: Shape, shared: Sharing, sets: Sequence[int | None]) -> bool:
     chains = [
         (node, s) for slot, s in zip(shape.slots, sets, strict=True) if s is not None for node in slot.users
     ] + [(e, shared.pair[e][f]) for e in nodes for f in nodes if e != f]
-    return all(
-        _nested(z & shared.pair[e][f], y & shared.pair[e][f])
-        for i, (e, z) in enumerate(chains)
-        for f, y in chains[:i]
-    ) and all(_ordered(shape, shared, e, z) for e, z in chains)
+    return (
+        all(
+            _nested(z & shared.pair[e][f], y & shared.pair[e][f])
+            for i, (e, z) in enumerate(chains)
+            for f, y in chains[:i]
+        )
+        and all(_ordered(shape, shared, e, z) for e, z in chains)
+        and _same_order(shape, shared)
+    )
 
 
 def _ordered(shape: Shape, shared: Sharing, node: int, prefix: int) -> bool:
-    """Whether `prefix` is a prefix of the pinned loop order of `node`."""
-    later = False
-    for rank in shape.orders[node]:
-        inside = bool(prefix >> rank & 1)
-        if inside and later:
-            return False
-        later |= not inside
-    return True
+    """Whether `prefix`, as far as each Einsum shares it, is a prefix of that Einsum's pinned loop order."""
+    return all(
+        _begins(shape.orders[other], prefix & shared.pair[node][other])
+        for other in range(len(shape.node_ranks))
+        if shape.orders[other]
+    )
+
+
+def _begins(order: Sets, prefix: int) -> bool:
+    """Whether the order begins with exactly the loops `prefix`."""
+    for rank in order[: prefix.bit_count()]:
+        prefix &= ~(1 << rank)
+    return not prefix
+
+
+def _same_order(shape: Shape, shared: Sharing) -> bool:
+    """Whether pinned orders agree on the loops that their Einsums share."""
+    pinned = [node for node, order in enumerate(shape.orders) if order]
+    return all(
+        shape.orders[e][: common.bit_count()] == shape.orders[f][: common.bit_count()]
+        for e in pinned
+        for f in pinned
+        if e < f and (common := shared.pair[e][f])
+    )
 
 
 def _placements(shape: Shape, shared: Sharing, sets: list[int | None]) -> Iterator[Sets]:
