@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from exactile.formulation.cascade import Cascade
 from exactile.formulation.encoding.inner import UnitFamily, pass_counts, unit_families
-from exactile.formulation.encoding.metrics import MetricSpace, Vector, access_vector, add, port
+from exactile.formulation.encoding.metrics import MetricSpace, Vector, access_vector, add
 from exactile.formulation.encoding.plan import NodePlan, Plan, Term
 from exactile.formulation.encoding.shape import GroupSpec, corrections
 from exactile.formulation.encoding.tilings import tile_candidates
@@ -183,6 +183,7 @@ class NodeScore:
         self._capacity_rows = self._footprint_rows()
         self._inner_cache: dict[tuple[str, str], tuple[float, ...]] = {}
         self._visit_rows: dict[str, list[dict[int, float]]] = {}
+        self._dense_rows: dict[tuple[str, int], Floats] = {}
 
     @property
     def unknowns(self) -> int:
@@ -225,7 +226,9 @@ class NodeScore:
                             entry[index] = entry.get(index, 0.0) + value
                 entries.append(entry)
             self._visit_rows[name] = entries
-        return _dense(self._visit_rows[name], len(self._visits))
+        if (name, len(self._visits)) not in self._dense_rows:
+            self._dense_rows[name, len(self._visits)] = _dense(self._visit_rows[name], len(self._visits))
+        return self._dense_rows[name, len(self._visits)]
 
     def feasible(self, rows: Indices, shared: SharedTiles) -> npt.NDArray[np.bool_]:
         """`[row, t, u]`: do the live tiles fit in the buffer?"""
@@ -362,17 +365,15 @@ class NodeScore:
         assert tables is not None
         return {name: np.broadcast_to(v, (v.shape[0], *shape)) for name, v in tables.items()}
 
-    def inner_matters(self, name: str) -> bool:
-        """Whether the inner boundary or compute adds to a metric at all."""
-        problem = self.group.problem
-        level = problem.hardware.levels[-1]
-        touched = {
-            "operations",
-            *(f"unit:{family.unit.name}" for family in self.group.families[self.node.node]),
-        }
-        if name in touched or name == "energy":
-            return True
-        return name in {port(level, "read"), port(level, "write")}
+    def fixed(self, name: str) -> float | None:
+        """What the inner boundary and compute add to a metric if tiles and units do not matter."""
+        found = set()
+        for family in self.group.families[self.node.node]:
+            *moving, once = self._inner_coefficients(family.unit.name, name)
+            if any(moving):
+                return None
+            found.add(once)
+        return found.pop() if len(found) == 1 else None
 
     @cached_property
     def table_size(self) -> int:

@@ -82,8 +82,8 @@ class Slot:
 class GroupSpec:
     """A concrete candidate group: Einsums in execution order, slots, and the shape behind them.
 
-    `overwriting` are the Einsums that work in place. `ranks` may get loops, bit by bit; `batch` are ranks of every tensor, fixed
-    outermost with tile 1; all other ranks have extent 1.
+    `ranks` may get loops, bit by bit; `batch` are ranks of every tensor, fixed outermost with tile 1;
+    all other ranks have extent 1. `overwriting` are the Einsums that work in place.
     """
 
     einsums: tuple[Einsum, ...]
@@ -169,7 +169,7 @@ def _ways_to_share(
     for inputs in _input_slots(cascade, einsums, produced, mapspace):
         slots = tuple(slot for slot, _ in fused) + tuple(inputs) + tuple(outputs)
         if _connected(einsums, slots):
-            yield _spec(
+            spec = _spec(
                 cascade,
                 einsums,
                 slots,
@@ -179,6 +179,8 @@ def _ways_to_share(
                 double_buffer,
                 batch_outermost,
             )
+            if spec is not None:
+                yield spec
 
 
 def _stored(fused: Sequence[tuple[Slot, tuple[str, ...]]]) -> Iterator[tuple[str, int]]:
@@ -293,7 +295,7 @@ def _spec(
     mapspace: Mapspace,
     double_buffer: bool,
     batch_outermost: bool,
-) -> GroupSpec:
+) -> GroupSpec | None:
     used = tuple(dict.fromkeys(rank for einsum in einsums for rank in einsum.ranks))
     long = [rank for rank in used if cascade.ranks[rank] > 1]
     pinned = {*mapspace.tiles, *(r for order in mapspace.orders.values() for r in order)}
@@ -307,7 +309,11 @@ def _spec(
     corrected = _corrected(cascade, index, stored)
     shapes = []
     for position, slot in enumerate(slots):
-        pin = mapspace.residency.get(slot.tensor)
+        tensors = [slot.tensor, *(name for name, place in stored.items() if place == position)]
+        pins = {frozenset(mapspace.residency[name]) for name in tensors if name in mapspace.residency}
+        if len(pins) > 1:
+            return None
+        pin = pins.pop() if pins else None
         shapes.append(
             SlotShape(
                 tuple(index[user] for user in slot.users),

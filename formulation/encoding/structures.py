@@ -87,19 +87,13 @@ def visited(shape: Shape, shared: Sharing, sets: Sequence[int], position: int) -
     """The loops that multiply the visits of a slot: those outside it that are not its ranks.
 
     A private buffer moves outward over trailing loops that are neither its ranks nor shared; inside a
-    run of loops with no residency between them the order is free, so its own ranks come first.
+    run of loops with no residency between them the order is free, so its own ranks come first. (Where
+    orders or the slot are pinned, the moved residency is a structure of its own.)
     """
     slot, outside = shape.slots[position], sets[position]
-    if len(slot.users) > 1:
-        return outside & ~slot.ranks
     node = slot.users[0]
     own = shared.own[node]
-    if shape.orders[node]:
-        for rank in reversed(shape.orders[node]):
-            bit = outside & ~own & (1 << rank)
-            if bit & slot.ranks:
-                break
-            outside &= ~bit
+    if len(slot.users) > 1 or slot.pin is not None or shape.orders[node]:
         return outside & ~slot.ranks
     nest = sorted(
         {z for z in _prefixes(shape, shared, sets, node) if z & ~outside == 0} | {0}, key=int.bit_count
@@ -150,7 +144,8 @@ def _by_sharing(shape: Shape) -> Iterator[tuple[Sharing, list[Sets]]]:
         if len(slot.users) < 2:
             choices.append([None])
         elif slot.pin is not None:
-            choices.append([slot.pin & everywhere])
+            own = shape.node_ranks[slot.users[0]]
+            choices.append([slot.pin & own | foreign for foreign in _subsets(slot.pin & everywhere & ~own)])
         else:
             banned = 0
             for e, f, mask in shape.forbidden:
@@ -179,45 +174,47 @@ def _legal(shape: Shape, shared: Sharing, sets: Sequence[int | None]) -> bool:
             for f in range(between + 1, len(nodes)):
                 if shared.pair[e][f] & ~shared.pair[e][between]:
                     return False
+    for buffer, outside in zip(shape.slots, sets, strict=True):
+        pin = buffer.pin
+        if outside is not None and pin is not None and pin & shared.own[buffer.users[0]] & ~outside:
+            return False
     chains = [
         (node, s) for slot, s in zip(shape.slots, sets, strict=True) if s is not None for node in slot.users
     ] + [(e, shared.pair[e][f]) for e in nodes for f in nodes if e != f]
-    return (
+    return _orders_agree(shape, shared) and (
         all(
             _nested(z & shared.pair[e][f], y & shared.pair[e][f])
             for i, (e, z) in enumerate(chains)
             for f, y in chains[:i]
         )
         and all(_ordered(shape, shared, e, z) for e, z in chains)
-        and _same_order(shape, shared)
     )
+
+
+def _orders_agree(shape: Shape, shared: Sharing) -> bool:
+    """Pinned orders name every shared loop of their Einsum, and agree on the loops they share."""
+    for e, order in enumerate(shape.orders):
+        if order and shared.own[e] & ~sum(1 << rank for rank in order):
+            return False
+        for f, other in enumerate(shape.orders[:e]):
+            common = [rank for rank in order if shared.pair[e][f] >> rank & 1]
+            if other and common != [rank for rank in other if shared.pair[e][f] >> rank & 1]:
+                return False
+    return True
 
 
 def _ordered(shape: Shape, shared: Sharing, node: int, prefix: int) -> bool:
-    """Whether `prefix`, as far as each Einsum shares it, is a prefix of that Einsum's pinned loop order."""
-    return all(
-        _begins(shape.orders[other], prefix & shared.pair[node][other])
-        for other in range(len(shape.node_ranks))
-        if shape.orders[other]
-    )
-
-
-def _begins(order: Sets, prefix: int) -> bool:
-    """Whether the order begins with exactly the loops `prefix`."""
-    for rank in order[: prefix.bit_count()]:
-        prefix &= ~(1 << rank)
-    return not prefix
-
-
-def _same_order(shape: Shape, shared: Sharing) -> bool:
-    """Whether pinned orders agree on the loops that their Einsums share."""
-    pinned = [node for node, order in enumerate(shape.orders) if order]
-    return all(
-        shape.orders[e][: common.bit_count()] == shape.orders[f][: common.bit_count()]
-        for e in pinned
-        for f in pinned
-        if e < f and (common := shared.pair[e][f])
-    )
+    """Whether `prefix` of the nest of `node` is one of the pinned orders of all who share its loops."""
+    for other, order in enumerate(shape.orders):
+        if not order:
+            continue
+        common = shared.pair[node][other]
+        if other == node and prefix & ~sum(1 << rank for rank in order):
+            return False
+        inside = [bool(prefix >> rank & 1) for rank in order if common >> rank & 1]
+        if inside != sorted(inside, reverse=True):
+            return False
+    return True
 
 
 def _placements(shape: Shape, shared: Sharing, sets: list[int | None]) -> Iterator[Sets]:
@@ -234,7 +231,7 @@ def _placements(shape: Shape, shared: Sharing, sets: list[int | None]) -> Iterat
             return
         slot = private[position]
         node = shape.slots[slot].users[0]
-        own, pin = shared.own[node], shape.slots[slot].pin
+        own, pin = shared.own[node], _pin(shape, shared, slot)
         if pin is None or pin & own == own:
             for rest in inside_prefix(position + 1, chosen):
                 yield [None, *rest]
@@ -280,6 +277,20 @@ def _placements(shape: Shape, shared: Sharing, sets: list[int | None]) -> Iterat
             yield tuple(s or 0 for s in full)
 
 
+def _pin(shape: Shape, shared: Sharing, position: int) -> int | None:
+    """The pinned residency of a private slot, as far as its Einsum can have such loops."""
+    slot = shape.slots[position]
+    node = slot.users[0]
+    return None if slot.pin is None else slot.pin & (shared.own[node] | shape.node_ranks[node])
+
+
+def _pinned(shape: Shape, shared: Sharing, position: int, outside: int) -> bool:
+    """Whether a residency is the pinned one, or that one moved outward over foreign private loops."""
+    pin = _pin(shape, shared, position)
+    moved = shape.slots[position].ranks | shared.own[shape.slots[position].users[0]]
+    return pin is None or (outside & ~pin == 0 and pin & ~outside & moved == 0)
+
+
 def _settled(
     shape: Shape, shared: Sharing, position: int, outside: int, chosen: list[tuple[int, int]]
 ) -> bool:
@@ -308,14 +319,14 @@ def _below(shape: Shape, shared: Sharing, node: int, slots: tuple[int, ...]) -> 
     own = shared.own[node]
     free = shape.node_ranks[node] & ~own
     found: list[Sets] = [()]
+    pins = [pin for slot in slots if (pin := _pin(shape, shared, slot)) is not None]
     for slot in slots:
-        pin = shape.slots[slot].pin
         found = [
             (*chosen, own | below)
             for chosen in found
             for below in _subsets(free)
-            if (pin is None or own | below == pin)
-            and all(_nested(own | below, z) for z in chosen)
+            if _pinned(shape, shared, slot, own | below)
+            and all(_nested(own | below, z) for z in (*chosen, *pins))
             and _ordered(shape, shared, node, own | below)
         ]
     used = []

@@ -57,39 +57,48 @@ def _tiles(choice: Choice, position: int) -> dict[int, int]:
 
 
 def _loop_order(spec: GroupSpec, sharing: Sharing, sets: list[int], position: int) -> list[int]:
-    """Loops around an Einsum, outermost first: by how many prefix sets hold them, then as pinned.
+    """Loops around an Einsum, outermost first.
 
-    Prefix sets of every Einsum count as far as their loops are shared with this one, so Einsums agree
-    on the order of the loops they share.
+    A loop of a prefix set stands outside those that are not in it, and pinned orders hold. Sets and
+    pins of every Einsum count as far as their loops are shared with this one, so Einsums agree on the
+    order of the loops they share. What remains free: shared loops by rank, then own loops, those of
+    more buffers first.
     """
     shape = spec.shape
-    count = dict.fromkeys(range(shape.ranks), 0)
+    before: dict[int, set[int]] = {bit: set() for bit in range(shape.ranks)}
     for node in range(len(shape.node_ranks)):
         common = sharing.pair[position][node]
         prefixes = [s for slot, s in zip(shape.slots, sets, strict=True) if node in slot.users]
+        prefixes += [_pin_of(spec, sharing, s) for s in range(len(sets)) if node in shape.slots[s].users]
         prefixes += [p for other, p in enumerate(sharing.pair[node]) if other != node]
         for prefix in prefixes:
-            for bit in count:
-                count[bit] += prefix & common & 1 << bit != 0
-    pinned = max(
-        (node for node in range(len(shape.node_ranks)) if shape.orders[node]),
-        key=lambda node: (node == position, sharing.pair[position][node].bit_count()),
-        default=position,
-    )
-    order = shape.orders[pinned]
-    ranks = {bit: slot for slot, bit in enumerate(order)}
-    relevant = _own_first(spec, sets, position)
-    return sorted(count, key=lambda bit: (-count[bit], ranks.get(bit, len(order)), relevant[bit], bit))
+            for bit in before:
+                if common >> bit & 1 and not prefix >> bit & 1:
+                    before[bit] |= {b for b in before if prefix & common & 1 << b}
+        pinned = [bit for bit in shape.orders[node] if common >> bit & 1]
+        for place, bit in enumerate(pinned):
+            before[bit] |= set(pinned[:place])
+    order: list[int] = []
+    while len(order) < shape.ranks:
+        ready = [bit for bit in before if bit not in order and before[bit] <= set(order)]
+        order.append(min(ready, key=lambda bit: _preference(spec, sharing, sets, position, bit)))
+    return order
 
 
-def _own_first(spec: GroupSpec, sets: list[int], position: int) -> dict[int, int]:
-    """Inside a run of loops without a residency between them, ranks of the buffers inside come first."""
-    found = {}
-    for bit in range(spec.shape.ranks):
-        users = [
-            s
-            for s, chosen in zip(spec.shape.slots, sets, strict=True)
-            if position in s.users and chosen >> bit & 1
-        ]
-        found[bit] = -sum(slot.ranks >> bit & 1 for slot in users)
-    return found
+def _pin_of(spec: GroupSpec, sharing: Sharing, slot: int) -> int:
+    """The pinned residency of a slot, which stays a prefix of the nest; empty without one."""
+    pin = spec.shape.slots[slot].pin
+    node = spec.shape.slots[slot].users[0]
+    return 0 if pin is None else pin & (sharing.own[node] | spec.shape.node_ranks[node])
+
+
+def _preference(
+    spec: GroupSpec, sharing: Sharing, sets: list[int], position: int, bit: int
+) -> tuple[bool, int, int]:
+    own = not sharing.own[position] >> bit & 1
+    users = [
+        slot
+        for slot, outside in zip(spec.shape.slots, sets, strict=True)
+        if position in slot.users and outside >> bit & 1
+    ]
+    return own, -sum(slot.ranks >> bit & 1 for slot in users) if own else 0, bit

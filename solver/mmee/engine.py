@@ -9,6 +9,7 @@ from itertools import product
 
 import numpy as np
 import numpy.typing as npt
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from exactile.formulation.core import evaluate
 from exactile.formulation.encoding.bounds import compulsory
@@ -41,7 +42,9 @@ def mmee(problem: Problem, control: Control) -> Outcome:
     valid bound. Raises `UnsupportedProblem` for machines and cascades it cannot list.
     """
     require_supported(problem)
-    return _Enumeration(problem, control).run(explaining=True)
+    # the matrices are small: one thread multiplies them faster than two that wait for each other
+    with threadpool_limits(limits=1, user_api="blas"):
+        return _Enumeration(problem, control).run(explaining=True)
 
 
 def _components(names: Iterable[str]) -> tuple[str, ...]:

@@ -9,7 +9,10 @@ the bound could still improve the goal.
 
 from __future__ import annotations
 
+import os
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,8 +41,11 @@ _BLOCK = 1 << 18
 _JOINT = 1 << 20
 """Joint choices held at once in the second pass."""
 
+_SMALL_TABLE = 1 << 21
+"""Tables of one metric up to this many values are computed whole even if few cells are asked for."""
+
 _WHOLE_TABLE = 1 << 27
-"""Inner tables up to this many values are computed once for all tile shapes."""
+"""Tables of all metrics up to this many values are computed once for all tile shapes."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,6 @@ class PlanSearch:
         self.count = shared_count(group, plan)
         self._tables: dict[tuple[int, tuple[str, ...]], Columns] = {}
         self.lazy = [LazyTable(node) for node in self.nodes]
-        self.evaluated = 0
 
     def _table(self, node: NodeScore, names: tuple[str, ...]) -> Columns:
         """The inner table of an Einsum; one with fewer metrics is smaller, so each set has its own."""
@@ -96,10 +101,23 @@ class PlanSearch:
 
     def blocks(self) -> Iterator[Indices]:
         """All combinations of shared tiles, in blocks bounded by memory."""
+        for start in range(0, self.count, self.block_size):
+            yield np.arange(start, min(start + self.block_size, self.count))
+
+    @property
+    def block_size(self) -> int:
+        """Combinations of shared tiles per block."""
         widest = max(len(node.node.rows) * node.unknowns for node in self.nodes)
-        size = max(1, _BLOCK // widest)
-        for start in range(0, self.count, size):
-            yield np.arange(start, min(start + size, self.count))
+        return max(1, _BLOCK // widest)
+
+    @property
+    def width(self) -> int:
+        """(structure, tiling) pairs scored per combination of shared tiles."""
+        return sum(len(node.node.rows) * node.unknowns for node in self.nodes)
+
+    def prepare(self) -> None:
+        """Compute the tables of the first pass, before threads need them."""
+        self.bounds(np.arange(1))
 
     def bounds(self, which: Indices) -> Columns:
         """`[skeleton, t]` per metric of the first pass: least values, infinite if nothing fits."""
@@ -109,7 +127,6 @@ class PlanSearch:
         for node in self.nodes:
             rows = np.arange(len(node.node.rows))
             feasible = node.feasible(rows, shared)
-            self.evaluated += feasible.size
             for name in names:
                 least = self._least(node, name, rows, shared, feasible)
                 total[name] += _per_skeleton(least, node.skeletons, len(self.plan.placed))
@@ -120,9 +137,11 @@ class PlanSearch:
     ) -> Floats:
         """`[row, t]`: least value of one metric over own tiles and unit uses."""
         cost = node.traffic(name, rows, shared)
-        if node.inner_matters(name):
-            table = self._table(node, (name,))[name]
-            cost += table[0][node.table_index(shared)] * node.repetitions(shared)[:, None]
+        fixed, repeat = node.fixed(name), node.repetitions(shared)[:, None]
+        if fixed is None:
+            cost += self._table(node, (name,))[name][0][node.table_index(shared)] * repeat
+        elif fixed:
+            cost += fixed * repeat
         np.putmask(cost, ~feasible, np.inf)
         least: Floats = cost.min(axis=2)
         return least
@@ -255,8 +274,11 @@ class PlanSearch:
         totals: Columns = {}
         for key in self.goal.keys:
             value = node.traffic(key, rows, shared)[row, t, u]
-            if node.inner_matters(key):
+            fixed = node.fixed(key)
+            if fixed is None:
                 value += self.lazy[node.node.node].values(key, index[t] * node.unknowns + u) * repeat[t]
+            else:
+                value += fixed * repeat[t]
             least = np.full(shared.size, np.inf)
             np.minimum.at(least, t, value)
             tied = value == least[t]
@@ -309,6 +331,10 @@ class PlanSearch:
         raise AssertionError(f"no use of a unit of {node.einsum.name} has the metrics of the table")
 
 
+Waiting = tuple[PlanSearch, int, Indices, Floats]
+"""A skeleton of a plan, combinations of shared tiles left to settle, and their leading bounds."""
+
+
 @dataclass(frozen=True)
 class Picks:
     """Per `t` an Einsum's chosen row and own tiles, and its quantities."""
@@ -327,7 +353,14 @@ class LazyTable:
 
     def values(self, name: str, cells: Indices) -> Floats:
         """The least value over all uses of the units, for flat indices of cells."""
-        known = self._known.setdefault(name, np.full(self._node.table_size * self._node.unknowns, np.nan))
+        if name not in self._known:
+            cells_in_all = self._node.table_size * self._node.unknowns
+            uses = sum(len(family) for family in self._node.group.families[self._node.node.node])
+            if cells_in_all * uses <= _SMALL_TABLE:
+                self.fill(name, self._node.inner_tables((name,))[name][0])
+            else:
+                self._known[name] = np.full(cells_in_all, np.nan)
+        known = self._known[name]
         missing = np.unique(cells[np.isnan(known[cells])])
         if len(missing):
             table = self._node.inner_tables((name,), Cells(*np.divmod(missing, self._node.unknowns)))
@@ -373,15 +406,11 @@ def _undominated(points: Floats) -> Indices:
 def search_group(group: Group, plans: Sequence[Plan], goal: Goal, control: Control) -> tuple[bool, int]:
     """Give `goal` the best points of a group. Returns whether the search is complete, and pairs scored."""
     searches = [PlanSearch(group, plan, goal) for plan in plans]
-    waiting: list[tuple[PlanSearch, int, Indices, Floats]] = []
-    complete = True
-    cutoff = np.inf
+    waiting: list[Waiting] = []
+    complete, cutoff, evaluated = True, np.inf, 0
     for search in searches:
-        for which in search.blocks():
-            if control.stopped:
-                complete = False
-                break
-            columns = search.bounds(which)
+        for which, columns in _bounded(search, control):
+            evaluated += len(which) * search.width
             leading = _leading(group, goal, columns)
             if search.additive:
                 cutoff = min(cutoff, float(leading.min(initial=np.inf)))
@@ -390,8 +419,34 @@ def search_group(group: Group, plans: Sequence[Plan], goal: Goal, control: Contr
                 near = near[_possible(search, goal, {n: v[skeleton, near] for n, v in columns.items()})]
                 if len(near):
                     waiting.append((search, skeleton, which[near], leading[skeleton, near]))
+        if control.stopped:
+            complete = search is searches[-1]
+            break
     _settle(waiting, goal, control, cutoff)
-    return complete and not control.stopped, sum(search.evaluated for search in searches)
+    return complete and not control.stopped, evaluated
+
+
+def _bounded(search: PlanSearch, control: Control) -> Iterator[tuple[Indices, Columns]]:
+    """First pass over all blocks of a plan, a few at a time on all cores (numpy releases the lock)."""
+    blocks = search.blocks()
+    if search.count <= 2 * search.block_size:
+        for which in blocks:
+            if control.stopped:
+                return
+            yield which, search.bounds(which)
+        return
+    search.prepare()
+    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+        running: deque[tuple[Indices, Future[Columns]]] = deque()
+        for which in blocks:
+            if control.stopped:
+                break
+            running.append((which, pool.submit(search.bounds, which)))
+            if len(running) > 2 * (os.cpu_count() or 1):
+                done, future = running.popleft()
+                yield done, future.result()
+        for which, future in running:
+            yield which, future.result()
 
 
 def _possible(search: PlanSearch, goal: Goal, columns: Columns) -> npt.NDArray[np.bool_]:
@@ -410,9 +465,7 @@ def _leading(group: Group, goal: Goal, columns: Columns) -> Floats:
     return total
 
 
-def _settle(
-    waiting: list[tuple[PlanSearch, int, Indices, Floats]], goal: Goal, control: Control, cutoff: float
-) -> None:
+def _settle(waiting: list[Waiting], goal: Goal, control: Control, cutoff: float) -> None:
     """Second pass, the most promising combinations first, a few at a time."""
     waiting = [entry for entry in waiting if entry[3].min() <= cutoff]
     batch = 16
@@ -433,9 +486,7 @@ def _settle(
         waiting = [entry for entry in (_still(e, goal) for e in rest) if len(entry[2])]
 
 
-def _still(
-    entry: tuple[PlanSearch, int, Indices, Floats], goal: Goal
-) -> tuple[PlanSearch, int, Indices, Floats]:
+def _still(entry: Waiting, goal: Goal) -> Waiting:
     """Drop combinations whose leading bound is beyond the best so far."""
     search, skeleton, which, bound = entry
     if isinstance(goal, Lexicographic) and goal.best is not None:
