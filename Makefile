@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test slow lint types bench wheel clean
+.PHONY: run test slow lint types bench structures wheel clean
 
 run: $(BIN)/exactile            ## solve a real attention layer and show its best dataflow
 	$(BIN)/exactile solve gpt3-6.7b-attention
@@ -36,3 +36,6 @@ $(BIN)/pytest $(BIN)/ruff &: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install -qq --disable-pip-version-check --editable ".[dev]"
 	touch $(BIN)/pytest $(BIN)/ruff $(BIN)/exactile
+
+structures: $(BIN)/exactile    ## the structures that ship with the package
+	$(BIN)/python bench/ship_structures.py

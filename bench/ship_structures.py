@@ -1,0 +1,66 @@
+"""Write the structures of all built-in groups into `solver/structures/`, where the package ships them.
+
+`make structures` runs it; needed after a change of `formulation/encoding/structures.py` or `shape.py`
+(raise `FORMAT` in `solver/mmee/cache.py` then) and after adding workloads.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from exactile.catalogue import entries
+from exactile.formulation.encoding.shape import Shape
+from exactile.formulation.encoding.structures import structures
+from exactile.formulation.problem import Mapspace, Objective, Problem
+from exactile.load import load_hardware, load_problem, load_workload
+from exactile.solver.engine import UnsupportedProblem
+from exactile.solver.mmee.cache import FORMAT, store
+from exactile.solver.mmee.candidates import Candidates
+from exactile.solver.mmee.support import require_supported
+
+FOLDER = Path(__file__).resolve().parent.parent / "solver" / "structures"
+
+
+def problems() -> Iterator[Problem]:
+    """All built-in problems, and all built-in workloads with and without recomputation."""
+    for entry in entries("problem"):
+        yield load_problem(entry.name)
+    machine = load_hardware("nvdla-like")
+    for entry in entries("workload"):
+        for recomputation in (True, False):
+            yield Problem(
+                load_workload(entry.name), machine, Objective("energy"), Mapspace(recomputation=recomputation)
+            )
+
+
+def shapes() -> dict[Shape, str]:
+    """The shapes of all their groups, for objectives with and without latency."""
+    found: dict[Shape, str] = {}
+    for problem in problems():
+        try:
+            require_supported(problem)
+        except UnsupportedProblem as reason:
+            print(f"left out: {reason}")
+            continue
+        for keys in (("energy",), ("energy", "latency")):
+            for candidate in Candidates(problem, keys).by_names.values():
+                for spec in candidate.specs:
+                    found.setdefault(spec.shape, f"{problem.cascade.name} {'+'.join(candidate.names)}")
+    return found
+
+
+def main() -> None:
+    """Replace the shipped files by fresh ones."""
+    for old in FOLDER.glob("*.npy"):
+        old.unlink()
+    for shape, what in shapes().items():
+        start = time.perf_counter()
+        masks = structures(shape)
+        store(FOLDER / f"{shape.key}-{FORMAT}.npy", masks)
+        print(f"{shape.key}  {len(masks):6} structures  {time.perf_counter() - start:6.2f} s  {what}")
+
+
+if __name__ == "__main__":
+    main()
