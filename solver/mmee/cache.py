@@ -54,4 +54,7 @@ def store(path: Path, masks: Masks) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:
             np.save(file, masks.astype(np.int16 if masks.max(initial=0) < 1 << 15 else np.int64))
-        os.replace(file.name, path)
+        try:
+            os.replace(file.name, path)
+        except OSError:
+            os.unlink(file.name)
