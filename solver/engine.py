@@ -36,6 +36,10 @@ class Space:
     evaluated: int = 0
 
 
+class Stopped(Exception):  # noqa: N818 - a request, not an error
+    """The search was asked to end inside a piece of work that has no result of its own yet."""
+
+
 class Control:
     """A time limit and a stop button, shared by the caller and a running search.
 
@@ -64,6 +68,11 @@ class Control:
     def stop(self) -> None:
         """Ask the search to return its best answer soon. Safe to call from a signal handler."""
         self.interrupted.set()
+
+    def checkpoint(self) -> None:
+        """Raise `Stopped` if the search should end; called between pieces of long work."""
+        if self.stopped:
+            raise Stopped
 
     def report(self, incumbent: Fraction | None, bound: Fraction | None) -> None:
         """Record a new incumbent or bound."""

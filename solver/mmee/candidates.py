@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 
 from exactile.formulation.encoding.bounds import group_floor
+from exactile.formulation.encoding.group import Group, metric_space, slot_costs
 from exactile.formulation.encoding.metrics import MetricSpace
-from exactile.formulation.encoding.monomials import Group, metric_space, slot_costs
 from exactile.formulation.encoding.plan import Plan, plans
 from exactile.formulation.encoding.shape import GroupSpec, group_specs
 from exactile.formulation.problem import Problem
@@ -25,15 +25,17 @@ class Candidate:
     """A set of Einsums that may form a group, and the best points found for it.
 
     `points` maps scaled quantities (in the order of the search's keys) to a mapping's choice;
-    `searched` says that nothing better is left.
+    `searched` says that nothing better is left, `structures` how many were listed.
     """
 
     problem: Problem
     names: Names
     specs: Sequence[GroupSpec]
     cycles_matter: bool
+    checkpoint: Callable[[], None]
     points: dict[Point, Choice] = field(default_factory=dict)
     searched: bool = False
+    structures: int = 0
     _groups: list[tuple[Group, list[Plan]]] | None = None
 
     def groups(self, space: MetricSpace) -> list[tuple[Group, list[Plan]]]:
@@ -42,8 +44,10 @@ class Candidate:
             self._groups = []
             for spec in self.specs:
                 costs = slot_costs(self.problem.cascade, self.problem.hardware, spec)
-                group = Group(self.problem, spec, space, costs, self.cycles_matter)
-                self._groups.append((group, plans(spec, cached_structures(spec.shape))))
+                group = Group(self.problem, spec, space, costs, self.cycles_matter, self.checkpoint)
+                masks = cached_structures(spec.shape)
+                self.structures += len(masks)
+                self._groups.append((group, plans(spec, masks)))
         return self._groups
 
     @property
@@ -62,6 +66,7 @@ class Candidates:
 
     problem: Problem
     keys: tuple[str, ...]
+    checkpoint: Callable[[], None] = lambda: None
 
     @cached_property
     def by_names(self) -> dict[Names, Candidate]:
@@ -70,7 +75,8 @@ class Candidates:
         for names in candidate_groups(self.problem):
             specs = self._specs(names)
             if specs:
-                found[names] = Candidate(self.problem, names, specs, "latency" in self.keys)
+                cycles_matter = "latency" in self.keys
+                found[names] = Candidate(self.problem, names, specs, cycles_matter, self.checkpoint)
         return found
 
     def _specs(self, names: Names) -> list[GroupSpec]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from exactile.formulation.encoding.monomials import shared_tiles
 from exactile.formulation.encoding.shape import GroupSpec
+from exactile.formulation.encoding.shared_tiles import shared_tiles
 from exactile.formulation.encoding.structures import Sharing
 from exactile.formulation.mapping import Buffer, Group, Loop
 from exactile.solver.mmee.search import Choice

@@ -13,8 +13,8 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from exactile.formulation.core import evaluate
 from exactile.formulation.encoding.bounds import compulsory
+from exactile.formulation.encoding.group import Group
 from exactile.formulation.encoding.metrics import EXACT_LIMIT
-from exactile.formulation.encoding.monomials import Group
 from exactile.formulation.mapping import Mapping
 from exactile.formulation.problem import Objective, Problem
 from exactile.solver.engine import Control, Outcome, Space
@@ -44,7 +44,26 @@ def mmee(problem: Problem, control: Control) -> Outcome:
     require_supported(problem)
     # the matrices are small: one thread multiplies them faster than two that wait for each other
     with threadpool_limits(limits=1, user_api="blas"):
+        if problem.mapspace.tile_sizes == "all":
+            return _coarse_first(problem, control)
         return _Enumeration(problem, control).run(explaining=True)
+
+
+def _coarse_first(problem: Problem, control: Control) -> Outcome:
+    """Search the divisors before all tile sizes: a good mapping early, in case there is no more time."""
+    divisors = replace(problem, mapspace=replace(problem.mapspace, tile_sizes="divisors"))
+    coarse = _Enumeration(divisors, control).run(explaining=False)
+    fine = _Enumeration(problem, control).run(explaining=True)
+    if fine.status in ("optimal", "infeasible") or coarse.mapping is None:
+        return fine
+    better = fine.mapping is not None and _score(problem, fine.mapping) < _score(problem, coarse.mapping)
+    return replace(fine, status="feasible", mapping=fine.mapping if better else coarse.mapping)
+
+
+def _score(problem: Problem, mapping: Mapping) -> tuple[Fraction, ...]:
+    """The objective of a mapping, key by key, as the core computes it."""
+    cost = evaluate(problem.cascade, problem.hardware, mapping)
+    return tuple(cost.quantity(key) for key in problem.objective.keys)
 
 
 def _components(names: Iterable[str]) -> tuple[str, ...]:
@@ -62,7 +81,7 @@ class _Enumeration:
         objective = problem.objective
         self.coupled = "edp" in objective.keys or bool(objective.subject_to)
         self.keys = _components((*objective.keys, *objective.subject_to)) if self.coupled else objective.keys
-        self.candidates = Candidates(problem, self.keys)
+        self.candidates = Candidates(problem, self.keys, control.checkpoint)
         self.space = self.candidates.space
         self.evaluated = 0
 
@@ -138,7 +157,7 @@ class _Enumeration:
         candidate.searched = complete
 
     def _rescue(self) -> None:
-        """Nothing was found in time: look for any mapping, Einsum by Einsum."""
+        """Nothing was found in time: look for any mapping, Einsum by Einsum, by traffic alone."""
         control = Control(GRACE)
         for names, candidate in self.candidates.by_names.items():
             if len(names) == 1 and not candidate.points:
@@ -243,21 +262,15 @@ class _Enumeration:
             [group_mapping(choice) for p, choice in c.points.items() if p[0] <= part[0] * (1 + SLACK)]
             for c, part in zip(candidates, parts, strict=True)
         ]
-        cascade, hardware = self.problem.cascade, self.problem.hardware
-
-        def score(mapping: Mapping) -> tuple[Fraction, ...]:
-            cost = evaluate(cascade, hardware, mapping)
-            return tuple(cost.quantity(key) for key in self.problem.objective.keys)
-
-        return min((Mapping(groups) for groups in product(*near)), key=score)
+        return min(
+            (Mapping(groups) for groups in product(*near)), key=lambda mapping: _score(self.problem, mapping)
+        )
 
     def _space(self) -> Space:
         """What was listed. Groups that a lower bound ruled out were not."""
-        listed = [
-            group for c in self.candidates.by_names.values() if c.listed for group in c.groups(self.space)
-        ]
-        structures = sum(sum(len(node.rows) for node in plan.nodes) for _, plans in listed for plan in plans)
-        return Space(structures, max((_tilings(group) for group, _ in listed), default=0), self.evaluated)
+        listed = [c for c in self.candidates.by_names.values() if c.listed]
+        tilings = [_tilings(group) for c in listed for group, _ in c.groups(self.space)]
+        return Space(sum(c.structures for c in listed), max(tilings, default=0), self.evaluated)
 
     def _reason(self) -> str:
         """Why nothing is feasible; relaxed problems are decided by traffic alone, the cheapest search."""

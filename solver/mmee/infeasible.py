@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from exactile.formulation.core import violations
-from exactile.formulation.encoding.monomials import Group, NodeScore, shared_count, shared_tiles
+from exactile.formulation.encoding.group import Group
 from exactile.formulation.encoding.plan import Plan
+from exactile.formulation.encoding.scores import NodeScore
+from exactile.formulation.encoding.shared_tiles import shared_count, shared_tiles
 from exactile.formulation.mapping import Mapping, UnitMapping
 from exactile.formulation.problem import Mapspace, Problem
 from exactile.solver.mmee.decode import group_mapping
@@ -113,7 +115,7 @@ def _smallest(candidate: Unreachable) -> tuple[float, Choice | None]:
     for group, plans in candidate.plans:
         for plan in plans:
             nodes = [NodeScore(group, plan, node) for node in plan.nodes]
-            widest = max(len(node.node.rows) * node.unknowns for node in nodes)
+            widest = max(len(node.node.rows) * node.table.unknowns for node in nodes)
             step = max(1, _BLOCK // widest)
             for start in range(0, shared_count(group, plan), step):
                 which = np.arange(start, min(start + step, shared_count(group, plan)))

@@ -13,23 +13,19 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from exactile.formulation.encoding.monomials import (
-    Cells,
-    Group,
-    NodeScore,
-    PlacedScore,
-    SharedTiles,
-    shared_count,
-    shared_tiles,
-)
+from exactile.formulation.encoding.group import Group
 from exactile.formulation.encoding.plan import Plan
+from exactile.formulation.encoding.scores import NodeScore, PlacedScore
+from exactile.formulation.encoding.shared_tiles import SharedTiles, shared_count, shared_tiles
+from exactile.formulation.encoding.tables import Cells
 from exactile.formulation.mapping import UnitMapping
-from exactile.solver.engine import Control
+from exactile.solver.engine import Control, Stopped
 from exactile.solver.mmee.goal import Floats, Goal, Lexicographic
 
 Indices = npt.NDArray[np.intp]
@@ -76,21 +72,23 @@ class PlanSearch:
         """The inner table of an Einsum; one with fewer metrics is smaller, so each set has its own."""
         key = (node.node.node, names)
         if key not in self._tables:
-            self._tables[key] = node.inner_tables(names)
+            self._tables[key] = node.table.best(names)
             if len(names) == 1:
                 self.lazy[node.node.node].fill(names[0], self._tables[key][names[0]][0])
         return self._tables[key]
 
     def _joint_table(self, node: NodeScore, shared: SharedTiles) -> tuple[Columns, Indices]:
         """The inner table with all metrics, and its row for every `t`: whole, or only the rows needed."""
-        index = node.table_index(shared)
-        uses = sum(len(family) for family in self.group.families[node.node.node])
-        if node.table_size * node.unknowns * uses <= _WHOLE_TABLE:
+        index = node.table.index(shared)
+        uses = node.table.uses
+        if node.table.size * node.table.unknowns * uses <= _WHOLE_TABLE:
             return self._table(node, self.columns), index
         rows, index = np.unique(index, return_inverse=True)
-        cells = Cells(np.repeat(rows, node.unknowns), np.tile(np.arange(node.unknowns), len(rows)))
-        tables = node.inner_tables(self.columns, cells)
-        return {n: v.reshape(-1, len(rows), node.unknowns) for n, v in tables.items()}, index
+        cells = Cells(
+            np.repeat(rows, node.table.unknowns), np.tile(np.arange(node.table.unknowns), len(rows))
+        )
+        tables = node.table.best(self.columns, cells)
+        return {n: v.reshape(-1, len(rows), node.table.unknowns) for n, v in tables.items()}, index
 
     @property
     def bound_columns(self) -> tuple[str, ...]:
@@ -107,13 +105,13 @@ class PlanSearch:
     @property
     def block_size(self) -> int:
         """Combinations of shared tiles per block."""
-        widest = max(len(node.node.rows) * node.unknowns for node in self.nodes)
+        widest = max(len(node.node.rows) * node.table.unknowns for node in self.nodes)
         return max(1, _BLOCK // widest)
 
     @property
     def width(self) -> int:
         """(structure, tiling) pairs scored per combination of shared tiles."""
-        return sum(len(node.node.rows) * node.unknowns for node in self.nodes)
+        return sum(len(node.node.rows) * node.table.unknowns for node in self.nodes)
 
     def prepare(self) -> None:
         """Compute the tables of the first pass, before threads need them."""
@@ -137,19 +135,19 @@ class PlanSearch:
     ) -> Floats:
         """`[row, t]`: least value of one metric over own tiles and unit uses."""
         cost = node.traffic(name, rows, shared)
-        fixed, repeat = node.fixed(name), node.repetitions(shared)[:, None]
+        fixed, repeat = node.table.fixed(name), node.repetitions(shared)[:, None]
         if fixed is None:
-            cost += self._table(node, (name,))[name][0][node.table_index(shared)] * repeat
+            cost += self._table(node, (name,))[name][0][node.table.index(shared)] * repeat
         elif fixed:
             cost += fixed * repeat
         np.putmask(cost, ~feasible, np.inf)
         least: Floats = cost.min(axis=2)
         return least
 
-    def settle(self, skeleton: int, which: Indices) -> None:
+    def settle(self, skeleton: int, which: Indices, control: Control) -> None:
         """Offer the goal the best joint choices for one skeleton and the combinations `which`."""
         rows = [np.flatnonzero(node.skeletons == skeleton) for node in self.nodes]
-        width = sum(len(r) * node.unknowns for r, node in zip(rows, self.nodes, strict=True))
+        width = sum(len(r) * node.table.unknowns for r, node in zip(rows, self.nodes, strict=True))
         step = max(1, _JOINT // max(width, 1))
         for start in range(0, len(which), step):
             block = which[start : start + step]
@@ -158,13 +156,18 @@ class PlanSearch:
             if self.additive:
                 self._settle_separately(block, shared, rows, placed)
             else:
-                self._settle_jointly(block, shared, rows, placed)
+                self._settle_jointly(block, shared, rows, placed, control)
 
     def _values(self, columns: Columns) -> Floats:
         return np.stack([self.group.space.quantity(key, columns) for key in self.goal.keys], axis=-1)
 
     def _settle_jointly(
-        self, which: Indices, shared: SharedTiles, rows: list[Indices], placed: Columns
+        self,
+        which: Indices,
+        shared: SharedTiles,
+        rows: list[Indices],
+        placed: Columns,
+        control: Control,
     ) -> None:
         """Combinations in the order of their lower bounds, until no bound can improve the goal."""
         options = [self._options(node, r, shared) for node, r in zip(self.nodes, rows, strict=True)]
@@ -177,6 +180,7 @@ class PlanSearch:
                 return
             first = int(np.lexsort(floor.T[::-1])[0])
             self._join(which, shared, rows, placed, options, int(left[first]))
+            control.checkpoint()
             left = np.delete(left, first)
 
     def _floor(self, placed: Columns, options: list[Columns], left: Indices) -> Floats:
@@ -270,13 +274,13 @@ class PlanSearch:
         """
         feasible = node.feasible(rows, shared)
         row, t, u = np.nonzero(feasible)
-        index, repeat = node.table_index(shared), node.repetitions(shared)
+        index, repeat = node.table.index(shared), node.repetitions(shared)
         totals: Columns = {}
         for key in self.goal.keys:
             value = node.traffic(key, rows, shared)[row, t, u]
-            fixed = node.fixed(key)
+            fixed = node.table.fixed(key)
             if fixed is None:
-                value += self.lazy[node.node.node].values(key, index[t] * node.unknowns + u) * repeat[t]
+                value += self.lazy[node.node.node].values(key, index[t] * node.table.unknowns + u) * repeat[t]
             else:
                 value += fixed * repeat[t]
             least = np.full(shared.size, np.inf)
@@ -290,8 +294,8 @@ class PlanSearch:
     def _chosen(self, which: Indices, shared: SharedTiles, picks: list[Picks], t: int) -> Choice:
         units = []
         for node, pick in zip(self.nodes, picks, strict=True):
-            cell = (int(node.table_index(shared)[t]), int(pick.own[t]))
-            flat = np.array([cell[0] * node.unknowns + cell[1]])
+            cell = (int(node.table.index(shared)[t]), int(pick.own[t]))
+            flat = np.array([cell[0] * node.table.unknowns + cell[1]])
             units.append(
                 self._unit(node, cell, {"energy": float(self.lazy[node.node.node].values("energy", flat)[0])})
             )
@@ -305,9 +309,9 @@ class PlanSearch:
         picked, own_tiles, units = [], [], []
         for node, own, option in zip(self.nodes, rows, trail, strict=True):
             table, index = self._joint_table(node, shared)
-            use, rest = divmod(int(option), node.unknowns * len(own))
-            picked_row, column = divmod(rest, node.unknowns)
-            cell = (int(node.table_index(shared)[t]), column)
+            use, rest = divmod(int(option), node.table.unknowns * len(own))
+            picked_row, column = divmod(rest, node.table.unknowns)
+            cell = (int(node.table.index(shared)[t]), column)
             picked.append(int(own[picked_row]))
             own_tiles.append(column)
             units.append(
@@ -319,7 +323,7 @@ class PlanSearch:
         """The use of a unit behind an entry of the inner table."""
         cells = Cells(np.array([cell[0]]), np.array([cell[1]]))
         for family in self.group.families[node.node.node]:
-            found = node.inner(family, tuple(metrics), cells)
+            found = node.table.members(family, tuple(metrics), cells)
             same = np.ones(len(family), dtype=bool)
             for name, wanted in metrics.items():
                 same &= np.broadcast_to(found[name].ravel(), len(family)) == wanted
@@ -354,16 +358,16 @@ class LazyTable:
     def values(self, name: str, cells: Indices) -> Floats:
         """The least value over all uses of the units, for flat indices of cells."""
         if name not in self._known:
-            cells_in_all = self._node.table_size * self._node.unknowns
-            uses = sum(len(family) for family in self._node.group.families[self._node.node.node])
+            cells_in_all = self._node.table.size * self._node.table.unknowns
+            uses = self._node.table.uses
             if cells_in_all * uses <= _SMALL_TABLE:
-                self.fill(name, self._node.inner_tables((name,))[name][0])
+                self.fill(name, self._node.table.best((name,))[name][0])
             else:
                 self._known[name] = np.full(cells_in_all, np.nan)
         known = self._known[name]
         missing = np.unique(cells[np.isnan(known[cells])])
         if len(missing):
-            table = self._node.inner_tables((name,), Cells(*np.divmod(missing, self._node.unknowns)))
+            table = self._node.table.best((name,), Cells(*np.divmod(missing, self._node.table.unknowns)))
             known[missing] = table[name][0]
         return known[cells]
 
@@ -407,23 +411,33 @@ def search_group(group: Group, plans: Sequence[Plan], goal: Goal, control: Contr
     """Give `goal` the best points of a group. Returns whether the search is complete, and pairs scored."""
     searches = [PlanSearch(group, plan, goal) for plan in plans]
     waiting: list[Waiting] = []
-    complete, cutoff, evaluated = True, np.inf, 0
-    for search in searches:
-        for which, columns in _bounded(search, control):
-            evaluated += len(which) * search.width
-            leading = _leading(group, goal, columns)
-            if search.additive:
-                cutoff = min(cutoff, float(leading.min(initial=np.inf)))
-            for skeleton in range(leading.shape[0]):
-                near = np.flatnonzero(np.isfinite(leading[skeleton]) & (leading[skeleton] <= cutoff))
-                near = near[_possible(search, goal, {n: v[skeleton, near] for n, v in columns.items()})]
-                if len(near):
-                    waiting.append((search, skeleton, which[near], leading[skeleton, near]))
-        if control.stopped:
-            complete = search is searches[-1]
-            break
-    _settle(waiting, goal, control, cutoff)
-    return complete and not control.stopped, evaluated
+    evaluated = 0
+    cutoff = [np.inf]
+    try:
+        for search in searches:
+            for which, columns in _bounded(search, control):
+                evaluated += len(which) * search.width
+                waiting += _promising(search, goal, which, columns, cutoff)
+            control.checkpoint()
+        _settle(waiting, goal, control, cutoff[0])
+    except Stopped:
+        with suppress(Stopped):
+            _settle(waiting, goal, control, cutoff[0])
+    return not control.stopped, evaluated
+
+
+def _promising(
+    search: PlanSearch, goal: Goal, which: Indices, columns: Columns, cutoff: list[float]
+) -> Iterator[Waiting]:
+    """What a block leaves for the second pass. `cutoff[0]` is the least value known to be reached."""
+    leading = _leading(search.group, goal, columns)
+    if search.additive:
+        cutoff[0] = min(cutoff[0], float(leading.min(initial=np.inf)))
+    for skeleton in range(leading.shape[0]):
+        near = np.flatnonzero(np.isfinite(leading[skeleton]) & (leading[skeleton] <= cutoff[0]))
+        near = near[_possible(search, goal, {n: v[skeleton, near] for n, v in columns.items()})]
+        if len(near):
+            yield search, skeleton, which[near], leading[skeleton, near]
 
 
 def _bounded(search: PlanSearch, control: Control) -> Iterator[tuple[Indices, Columns]]:
@@ -431,16 +445,14 @@ def _bounded(search: PlanSearch, control: Control) -> Iterator[tuple[Indices, Co
     blocks = search.blocks()
     if search.count <= 2 * search.block_size:
         for which in blocks:
-            if control.stopped:
-                return
+            control.checkpoint()
             yield which, search.bounds(which)
         return
     search.prepare()
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
         running: deque[tuple[Indices, Future[Columns]]] = deque()
         for which in blocks:
-            if control.stopped:
-                break
+            control.checkpoint()
             running.append((which, pool.submit(search.bounds, which)))
             if len(running) > 2 * (os.cpu_count() or 1):
                 done, future = running.popleft()
@@ -469,9 +481,7 @@ def _settle(waiting: list[Waiting], goal: Goal, control: Control, cutoff: float)
     """Second pass, the most promising combinations first, a few at a time."""
     waiting = [entry for entry in waiting if entry[3].min() <= cutoff]
     batch = 16
-    first = True
-    while waiting and (first or not control.stopped):
-        first = False
+    while waiting:
         threshold = np.partition(
             np.concatenate([bound for *_, bound in waiting]), min(batch, sum(len(b) for *_, b in waiting)) - 1
         )[:batch].max()
@@ -479,7 +489,7 @@ def _settle(waiting: list[Waiting], goal: Goal, control: Control, cutoff: float)
         for search, skeleton, which, bound in sorted(waiting, key=lambda entry: float(entry[3].min())):
             now = bound <= threshold
             if now.any():
-                search.settle(skeleton, which[now])
+                search.settle(skeleton, which[now], control)
             if not now.all():
                 rest.append((search, skeleton, which[~now], bound[~now]))
         batch *= 4
