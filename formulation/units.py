@@ -82,4 +82,6 @@ def correction_unit(hardware: Hardware) -> tuple[ComputeUnit, OpCost]:
         cost = op_cost(able, unit, CORRECTION_OP)
         if cost is not None:
             return unit, cost
-    raise NoUnitError(f"no vector unit of {hardware.name} can run op {CORRECTION_OP} (rescaling of an online softmax)")
+    raise NoUnitError(
+        f"no vector unit of {hardware.name} can run op {CORRECTION_OP} (rescaling of an online softmax)"
+    )

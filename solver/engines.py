@@ -35,7 +35,7 @@ ENGINES: dict[str, EngineFacts] = {
         EngineFacts(
             "mmee",
             "exactile.solver.mmee:mmee",
-            "matrix-encoded enumeration of structures × tilings; groups of one or two contractions",
+            "matrix-encoded enumeration of structures × tilings; cascades of up to four Einsums",
         ),
     )
 }

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 
+from exactile.formulation.consistency import problem_faults
 from exactile.formulation.cost import Cost
+from exactile.formulation.faults import InputError
 from exactile.formulation.problem import Problem
 from exactile.solver.engine import Control, Outcome
 from exactile.solver.engines import AUTO, choose
@@ -28,10 +30,13 @@ def optimize(
     The answer is checked for legality, costed anew in exact arithmetic and, unless `replay` is false,
     replayed loop by loop.
 
-    Raises `InputError` for an unknown engine, `UnsupportedProblem` if the engine cannot search this
+    Raises `InputError` for an unknown engine or a problem whose parts contradict each other,
+    `UnsupportedProblem` if the engine cannot search this
     problem, `VerificationError` if the engine's answer is wrong (a bug of Exactile).
     """
     start = time.monotonic()
+    if faults := problem_faults(problem):
+        raise InputError(faults)
     choice = choose(problem, engine)
     search = choice.load()
     loaded = time.monotonic()
