@@ -15,7 +15,7 @@ from exactile.formulation.encoding.shape import GroupSpec, group_specs
 from exactile.formulation.problem import Problem
 from exactile.solver.mmee.cache import cached_structures
 from exactile.solver.mmee.partitions import Names, candidate_groups, execution_orders, partitions
-from exactile.solver.mmee.search import Choice
+from exactile.solver.mmee.plan_search import Choice
 
 Point = tuple[int, ...]
 

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 
 from exactile.formulation.encoding.shape import GroupSpec
 from exactile.formulation.encoding.shared_tiles import shared_tiles
-from exactile.formulation.encoding.structures import Sharing
+from exactile.formulation.encoding.structures import Sharing, loops_of
 from exactile.formulation.mapping import Buffer, Group, Loop
-from exactile.solver.mmee.search import Choice
+from exactile.solver.mmee.plan_search import Choice
 
 
 def group_mapping(choice: Choice) -> Group:
     """The loop tree that a choice stands for; loops with one trip are left out."""
     spec, plan = choice.group.spec, choice.plan
     sets = _residencies(choice)
-    tiles = [_tiles(choice, position) for position in range(len(spec.einsums))]
+    tiles = [_tiles(choice, position, sets) for position in range(len(spec.einsums))]
     nests, loops = {}, []
     for position, einsum in enumerate(spec.einsums):
-        order = _loop_order(spec, plan.sharing, sets, position)
+        order = _loop_order(spec, plan.sharing, sets, position, tiles[position].keys())
         nest = [Loop(rank, 1) for rank in spec.batch]
         nest += [Loop(spec.ranks[bit], tiles[position][bit]) for bit in order if bit in tiles[position]]
         nests[einsum.name] = tuple(nest)
@@ -39,8 +41,12 @@ def _residencies(choice: Choice) -> list[int]:
     return [rows[slot.users[0]].sets[position] for position, slot in enumerate(shape.slots)]
 
 
-def _tiles(choice: Choice, position: int) -> dict[int, int]:
-    """Tile per loop (bit) around an Einsum, loops of one trip left out."""
+def _tiles(choice: Choice, position: int, sets: list[int]) -> dict[int, int]:
+    """Tile per loop (bit) around an Einsum, loops of one trip left out.
+
+    With pins also own loops that have every buffer outside them: they save nothing, and a pin may
+    not know them.
+    """
     group, plan, node = choice.group, choice.plan, choice.plan.nodes[position]
     shared = shared_tiles(group, plan, np.array([choice.shared]))
     found = {}
@@ -53,11 +59,17 @@ def _tiles(choice: Choice, position: int) -> dict[int, int]:
         trips, tiles = group.tilings[bit]
         if trips[i] > 1:
             found[bit] = int(tiles[i])
+    shape = group.spec.shape
+    if shape.pinned:
+        known = loops_of(shape, plan.sharing, sets, position)
+        found = {bit: tile for bit, tile in found.items() if known >> bit & 1}
     return found
 
 
-def _loop_order(spec: GroupSpec, sharing: Sharing, sets: list[int], position: int) -> list[int]:
-    """Loops around an Einsum, outermost first.
+def _loop_order(
+    spec: GroupSpec, sharing: Sharing, sets: list[int], position: int, loops: Collection[int]
+) -> list[int]:
+    """The loops around an Einsum, outermost first.
 
     A loop of a prefix set stands outside those that are not in it, and pinned orders hold. Sets and
     pins of every Einsum count as far as their loops are shared with this one, so Einsums agree on the
@@ -65,7 +77,7 @@ def _loop_order(spec: GroupSpec, sharing: Sharing, sets: list[int], position: in
     more buffers first.
     """
     shape = spec.shape
-    before: dict[int, set[int]] = {bit: set() for bit in range(shape.ranks)}
+    before: dict[int, set[int]] = {bit: set() for bit in loops}
     for node in range(len(shape.node_ranks)):
         common = sharing.pair[position][node]
         prefixes = [s for slot, s in zip(shape.slots, sets, strict=True) if node in slot.users]
@@ -75,21 +87,22 @@ def _loop_order(spec: GroupSpec, sharing: Sharing, sets: list[int], position: in
             for bit in before:
                 if common >> bit & 1 and not prefix >> bit & 1:
                     before[bit] |= {b for b in before if prefix & common & 1 << b}
-        pinned = [bit for bit in shape.orders[node] if common >> bit & 1]
+        pinned = [bit for bit in shape.orders[node] if common >> bit & 1 and bit in before]
         for place, bit in enumerate(pinned):
             before[bit] |= set(pinned[:place])
     order: list[int] = []
-    while len(order) < shape.ranks:
+    while len(order) < len(before):
         ready = [bit for bit in before if bit not in order and before[bit] <= set(order)]
         order.append(min(ready, key=lambda bit: _preference(spec, sharing, sets, position, bit)))
     return order
 
 
 def _pin_of(spec: GroupSpec, sharing: Sharing, slot: int) -> int:
-    """The pinned residency of a slot, which stays a prefix of the nest; empty without one."""
-    pin = spec.shape.slots[slot].pin
-    node = spec.shape.slots[slot].users[0]
-    return 0 if pin is None else pin & (sharing.own[node] | spec.shape.node_ranks[node])
+    """The pinned residency of a private slot, which stays a prefix of the nest; empty without one."""
+    pin, users = spec.shape.slots[slot].pin, spec.shape.slots[slot].users
+    if pin is None or len(users) > 1:
+        return 0
+    return pin & (sharing.own[users[0]] | spec.shape.node_ranks[users[0]])
 
 
 def _preference(
