@@ -55,7 +55,8 @@ def tree_restrictions(facts: Facts, tree: Tree, mapspace: Mapspace) -> Iterator[
                 f"one buffer of {held.buffer.tensor}"
             )
         for tensor in written:
-            if held.shared and not mapspace.fused_outputs and leaves(facts, tree, tensor):
+            read = any(user.name in tree.nests for user in facts.cascade.consumers[tensor])
+            if read and held.shared and not mapspace.fused_outputs and leaves(facts, tree, tensor):
                 yield f"{where}: the problem forbids fusing {tensor}, which is also needed outside the group"
         for tensor in held.tensors:
             if tensor in mapspace.residency:

@@ -58,6 +58,11 @@ class Shape:
     double_buffer: bool
 
     @property
+    def pinned(self) -> bool:
+        """Whether some order or residency is fixed."""
+        return any(self.orders) or any(slot.pin is not None for slot in self.slots)
+
+    @property
     def key(self) -> str:
         """A stable name of the shape, for caches."""
         return hashlib.sha256(repr(self).encode()).hexdigest()[:24]
@@ -343,7 +348,7 @@ def _spec(
             tuple(ranks.index(r) for r in mapspace.orders.get(einsum.name, ()) if r in ranks)
             for einsum in einsums
         ),
-        forced=_mask(ranks, mapspace.tiles),
+        forced=_mask(ranks, (rank for rank, tile in mapspace.tiles.items() if tile < cascade.ranks[rank])),
         double_buffer=double_buffer,
     )
     return GroupSpec(einsums, slots, ranks, batch, overwriting, shape)

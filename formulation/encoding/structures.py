@@ -93,7 +93,7 @@ def visited(shape: Shape, shared: Sharing, sets: Sequence[int], position: int) -
     slot, outside = shape.slots[position], sets[position]
     node = slot.users[0]
     own = shared.own[node]
-    if len(slot.users) > 1 or slot.pin is not None or shape.orders[node]:
+    if len(slot.users) > 1 or shape.pinned:
         return outside & ~slot.ranks
     nest = sorted(
         {z for z in _prefixes(shape, shared, sets, node) if z & ~outside == 0} | {0}, key=int.bit_count
@@ -143,19 +143,18 @@ def _by_sharing(shape: Shape) -> Iterator[tuple[Sharing, list[Sets]]]:
     for position, slot in enumerate(shape.slots):
         if len(slot.users) < 2:
             choices.append([None])
-        elif slot.pin is not None:
-            own = shape.node_ranks[slot.users[0]]
-            choices.append([slot.pin & own | foreign for foreign in _subsets(slot.pin & everywhere & ~own)])
         else:
             banned = 0
             for e, f, mask in shape.forbidden:
                 if e in slot.users and f in slot.users and position == shape.recompute[e]:
                     banned |= mask
-            choices.append([*_subsets(everywhere & ~banned)])
+            within = everywhere if slot.pin is None else slot.pin
+            choices.append([*_subsets(everywhere & within & ~banned)])
     for sets in product(*choices):
         shared = sharing(shape, sets)
         if shared is not None and _legal(shape, shared, sets):
-            yield shared, list(_placements(shape, shared, list(sets)))
+            rows = _placements(shape, shared, list(sets))
+            yield shared, [row for row in rows if not shape.pinned or _respects_pins(shape, shared, row)]
 
 
 def _legal(shape: Shape, shared: Sharing, sets: Sequence[int | None]) -> bool:
@@ -174,20 +173,13 @@ def _legal(shape: Shape, shared: Sharing, sets: Sequence[int | None]) -> bool:
             for f in range(between + 1, len(nodes)):
                 if shared.pair[e][f] & ~shared.pair[e][between]:
                     return False
-    for buffer, outside in zip(shape.slots, sets, strict=True):
-        pin = buffer.pin
-        if outside is not None and pin is not None and pin & shared.own[buffer.users[0]] & ~outside:
-            return False
     chains = [
         (node, s) for slot, s in zip(shape.slots, sets, strict=True) if s is not None for node in slot.users
     ] + [(e, shared.pair[e][f]) for e in nodes for f in nodes if e != f]
-    return _orders_agree(shape, shared) and (
-        all(
-            _nested(z & shared.pair[e][f], y & shared.pair[e][f])
-            for i, (e, z) in enumerate(chains)
-            for f, y in chains[:i]
-        )
-        and all(_ordered(shape, shared, e, z) for e, z in chains)
+    return _orders_agree(shape, shared) and all(
+        _nested(z & shared.pair[e][f], y & shared.pair[e][f])
+        for i, (e, z) in enumerate(chains)
+        for f, y in chains[:i]
     )
 
 
@@ -203,18 +195,39 @@ def _orders_agree(shape: Shape, shared: Sharing) -> bool:
     return True
 
 
-def _ordered(shape: Shape, shared: Sharing, node: int, prefix: int) -> bool:
-    """Whether `prefix` of the nest of `node` is one of the pinned orders of all who share its loops."""
-    for other, order in enumerate(shape.orders):
-        if not order:
+def _follows(order: Sets, prefix: int, loops: int) -> bool:
+    """Whether `prefix` comes first when the loops stand in that order, which must name them all."""
+    inside = [bool(prefix >> rank & 1) for rank in order if loops >> rank & 1]
+    return len(inside) == loops.bit_count() and inside == sorted(inside, reverse=True)
+
+
+def _respects_pins(shape: Shape, shared: Sharing, row: Sets) -> bool:
+    """Whether a structure has the pinned orders and residencies, all its loops having two trips or more.
+
+    A pinned loop with one trip is no loop, so only the loops of the structure count. A private buffer
+    may have moved outward from its pinned place, over loops that are neither its ranks nor shared.
+    """
+    nodes = range(len(shape.node_ranks))
+    loops = [loops_of(shape, shared, row, node) for node in nodes]
+    prefixes = [_prefixes(shape, shared, row, node) for node in nodes]
+    for slot, outside in zip(shape.slots, row, strict=True):
+        if slot.pin is None:
             continue
-        common = shared.pair[node][other]
-        if other == node and prefix & ~sum(1 << rank for rank in order):
+        node = slot.users[0]
+        wanted = slot.pin & loops[node]
+        fixed = slot.ranks | shared.own[node] if len(slot.users) == 1 else wanted
+        if outside & ~wanted or wanted & ~outside & fixed:
             return False
-        inside = [bool(prefix >> rank & 1) for rank in order if common >> rank & 1]
-        if inside != sorted(inside, reverse=True):
+        if not all(_nested(wanted, prefix) for prefix in prefixes[node]):
             return False
-    return True
+        prefixes[node].append(wanted)
+    return all(
+        _follows(order, prefix & shared.pair[node][other], loops[node])
+        for node, order in enumerate(shape.orders)
+        if order
+        for other in nodes
+        for prefix in prefixes[other]
+    )
 
 
 def _placements(shape: Shape, shared: Sharing, sets: list[int | None]) -> Iterator[Sets]:
@@ -231,16 +244,14 @@ def _placements(shape: Shape, shared: Sharing, sets: list[int | None]) -> Iterat
             return
         slot = private[position]
         node = shape.slots[slot].users[0]
-        own, pin = shared.own[node], _pin(shape, shared, slot)
+        own, pin = shared.own[node], shape.slots[slot].pin
         if pin is None or pin & own == own:
             for rest in inside_prefix(position + 1, chosen):
                 yield [None, *rest]
         for outside in _subsets(own):
-            if outside == own or (pin is not None and outside != pin):
+            if outside == own or (pin is not None and outside & ~pin):
                 continue
-            if all(
-                _nested(outside & shared.pair[node][f], z & shared.pair[node][f]) for f, z in chosen
-            ) and _ordered(shape, shared, node, outside):
+            if all(_nested(outside & shared.pair[node][f], z & shared.pair[node][f]) for f, z in chosen):
                 for rest in inside_prefix(position + 1, [*chosen, (node, outside)]):
                     yield [outside, *rest]
 
@@ -277,20 +288,6 @@ def _placements(shape: Shape, shared: Sharing, sets: list[int | None]) -> Iterat
             yield tuple(s or 0 for s in full)
 
 
-def _pin(shape: Shape, shared: Sharing, position: int) -> int | None:
-    """The pinned residency of a private slot, as far as its Einsum can have such loops."""
-    slot = shape.slots[position]
-    node = slot.users[0]
-    return None if slot.pin is None else slot.pin & (shared.own[node] | shape.node_ranks[node])
-
-
-def _pinned(shape: Shape, shared: Sharing, position: int, outside: int) -> bool:
-    """Whether a residency is the pinned one, or that one moved outward over foreign private loops."""
-    pin = _pin(shape, shared, position)
-    moved = shape.slots[position].ranks | shared.own[shape.slots[position].users[0]]
-    return pin is None or (outside & ~pin == 0 and pin & ~outside & moved == 0)
-
-
 def _settled(
     shape: Shape, shared: Sharing, position: int, outside: int, chosen: list[tuple[int, int]]
 ) -> bool:
@@ -303,7 +300,7 @@ def _settled(
     """
     slot = shape.slots[position]
     node = slot.users[0]
-    if slot.pin is not None or any(shape.orders):
+    if shape.pinned:
         return True
     family = {z & shared.pair[node][f] for f, z in chosen} | {0, shared.own[node]}
     smaller = max((z for z in family if z != outside and z & ~outside == 0), key=int.bit_count, default=0)
@@ -319,16 +316,16 @@ def _below(shape: Shape, shared: Sharing, node: int, slots: tuple[int, ...]) -> 
     own = shared.own[node]
     free = shape.node_ranks[node] & ~own
     found: list[Sets] = [()]
-    pins = [pin for slot in slots if (pin := _pin(shape, shared, slot)) is not None]
     for slot in slots:
+        pin = shape.slots[slot].pin
         found = [
             (*chosen, own | below)
             for chosen in found
             for below in _subsets(free)
-            if _pinned(shape, shared, slot, own | below)
-            and all(_nested(own | below, z) for z in (*chosen, *pins))
-            and _ordered(shape, shared, node, own | below)
+            if (pin is None or (own | below) & ~pin == 0) and all(_nested(own | below, z) for z in chosen)
         ]
+    if shape.orders[node] or any(slot.pin is not None for slot in shape.slots if node in slot.users):
+        return found  # a better one may break a pin
     used = []
     for chosen in found:
         union = shape.forced & shape.node_ranks[node]
