@@ -8,7 +8,7 @@ run: $(BIN)/exactile            ## solve a real attention layer and show its bes
 	$(BIN)/exactile solve gpt3-6.7b-attention
 
 test: $(BIN)/pytest             ## the fast tests
-	$(BIN)/pytest -m "not slow"
+	$(BIN)/pytest -m "not slow" -n 2 --dist loadfile
 
 slow: $(BIN)/pytest             ## the long checks
 	$(BIN)/pytest -m slow

@@ -1,4 +1,4 @@
-"""Optima that an exhaustive search elsewhere found: attention, FFN layers and chains of three, real sizes."""
+"""Optima that an exhaustive search elsewhere found: attention, FFN layers and small cascades, real sizes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from proved import proved
 
 from exactile.formulation.problem import Mapspace, Objective, Problem
 
-SLOW = {78}  # 16 384 tokens with every tile size: five milliards of points
+SLOW = {33, 35, 48, 58, 77, 78}  # long lists of structures, or five milliards of points
 
-CHOSEN = [one for one in instances() if one.operators <= 3]
+CHOSEN = [one for one in instances() if one.operators <= 4]
 EACH = pytest.mark.parametrize(
     "one",
     [
@@ -24,8 +24,8 @@ EACH = pytest.mark.parametrize(
 )
 
 
-def test_all_entries_of_two_and_three_operators_are_here() -> None:
-    assert Counter(one.operators for one in CHOSEN) == {2: 35, 3: 15}
+def test_all_entries_of_two_to_four_operators_are_here() -> None:
+    assert Counter(one.operators for one in CHOSEN) == {2: 35, 3: 15, 4: 6}
 
 
 def optimum(one: Instance, mapspace: Mapspace) -> Fraction:
