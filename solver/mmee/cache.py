@@ -14,7 +14,7 @@ import numpy as np
 from exactile.formulation.encoding.shape import Shape
 from exactile.formulation.encoding.structures import Masks, structures
 
-FORMAT = 4
+FORMAT = 5
 """Part of every file name: raise it whenever enumeration or dominance changes."""
 
 

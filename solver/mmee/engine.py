@@ -17,7 +17,7 @@ from exactile.formulation.encoding.group import Group
 from exactile.formulation.encoding.metrics import EXACT_LIMIT
 from exactile.formulation.mapping import Mapping
 from exactile.formulation.problem import Objective, Problem
-from exactile.solver.engine import Control, Outcome, Space
+from exactile.solver.engine import Control, Outcome, Space, Status
 from exactile.solver.mmee.candidates import Candidate, Candidates, Point
 from exactile.solver.mmee.decode import group_mapping
 from exactile.solver.mmee.goal import Floats, Front, Goal, Lexicographic
@@ -53,7 +53,11 @@ def _coarse_first(problem: Problem, control: Control) -> Outcome:
     """Search the divisors before all tile sizes: a good mapping early, in case there is no more time."""
     divisors = replace(problem, mapspace=replace(problem.mapspace, tile_sizes="divisors"))
     coarse = _Enumeration(divisors, control).run(explaining=False)
-    fine = _Enumeration(problem, control).run(explaining=True)
+    if control.stopped:
+        status: Status = "unknown" if coarse.mapping is None else "feasible"
+        bound = compulsory(problem, problem.objective.minimize)
+        return replace(coarse, status=status, bound=bound, proof="none", reason=None)
+    fine = _Enumeration(problem, control).run(explaining=True, rescuing=coarse.mapping is None)
     if fine.status in ("optimal", "infeasible") or coarse.mapping is None:
         return fine
     better = fine.mapping is not None and _score(problem, fine.mapping) < _score(problem, coarse.mapping)
@@ -85,11 +89,12 @@ class _Enumeration:
         self.space = self.candidates.space
         self.evaluated = 0
 
-    def run(self, *, explaining: bool) -> Outcome:
-        """Search; `explaining` asks for the sentence if nothing is feasible."""
+    def run(self, *, explaining: bool, rescuing: bool = True) -> Outcome:
+        """Search; `explaining` asks for the sentence if nothing is feasible, `rescuing` for any mapping
+        if the search is stopped before it has one."""
         complete = self._search_coupled() if self.coupled else self._search_additive()
         best = self._best()
-        if best is None and not complete:
+        if best is None and not complete and rescuing:
             self._rescue()
             best = self._best()
         if best is not None:
@@ -123,13 +128,9 @@ class _Enumeration:
         candidates = self.candidates.by_names.values()
         least: dict[Names, Point | None] = {}
         for candidate in candidates:
-            row = []
-            for key in self.keys:
-                goal = Lexicographic((key, *(k for k in self.keys if k != key)))
-                self._search(candidate, goal, self.control)
-                row.append(None if goal.best is None else int(goal.best[0]))
-                if self.control.stopped:
-                    return False
+            row = [self._least(candidate, key) for key in self.keys]
+            if self.control.stopped:
+                return False
             least[candidate.names] = None if None in row else tuple(v for v in row if v is not None)
         for candidate in candidates:
             offsets = self._offsets(candidate, least)
@@ -155,6 +156,20 @@ class _Enumeration:
             by_key = dict(zip(goal.keys, values, strict=True))
             candidate.points.setdefault(tuple(int(by_key[key]) for key in self.keys), choice)
         candidate.searched = complete
+
+    def _least(self, candidate: Candidate, key: str) -> int | None:
+        """A lower bound of one scaled quantity of a group, `None` if nothing fits; keeps what was found."""
+        if key == "operations":
+            return int(candidate.floor((key,))[0] * self.space.scale(key))
+        goal = Lexicographic((key,))
+        for group, group_plans in candidate.groups(self.space):
+            self.evaluated += search_group(group, group_plans, goal, self.control)[1]
+        for _, choice in goal.results():
+            mapping = Mapping((group_mapping(choice),))
+            cost = evaluate(self.problem.cascade, self.problem.hardware, mapping)
+            point = tuple(int(cost.quantity(k) * self.space.scale(k)) for k in self.keys)
+            candidate.points.setdefault(point, choice)
+        return None if goal.best is None else int(goal.best[0])
 
     def _rescue(self) -> None:
         """Nothing was found in time: look for any mapping, Einsum by Einsum, by traffic alone."""
