@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from exactile.formulation.encoding.shape import GroupSpec, Shape
-from exactile.formulation.encoding.structures import Masks, Sharing, live, loops_of, sharing, visited
+from exactile.formulation.encoding.sharing import Masks, Sharing, live, loops_of, sharing, visited
 
 
 @dataclass(frozen=True, slots=True)

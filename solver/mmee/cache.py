@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from exactile.formulation.encoding.shape import Shape
-from exactile.formulation.encoding.structures import Masks, structures
+from exactile.formulation.encoding.sharing import Masks
+from exactile.formulation.encoding.structures import structures
 
 FORMAT = 5
 """Part of every file name: raise it whenever enumeration or dominance changes."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from exactile.formulation.encoding.shape import GroupSpec
 from exactile.formulation.encoding.shared_tiles import shared_tiles
-from exactile.formulation.encoding.structures import Sharing, loops_of
+from exactile.formulation.encoding.sharing import Sharing, loops_of
 from exactile.formulation.mapping import Buffer, Group, Loop
 from exactile.solver.mmee.plan_search import Choice
 

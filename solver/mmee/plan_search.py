@@ -124,6 +124,21 @@ class PlanSearch:
                 total[name] += _per_skeleton(least, node.skeletons, len(self.plan.placed))
         return total
 
+    def floors(self, skeleton: int, which: Indices) -> Floats:
+        """`[t, key]`: lower bounds of all keys of an additive goal, for one skeleton."""
+        found = np.empty((len(which), len(self.goal.keys)))
+        rows = [np.flatnonzero(node.skeletons == skeleton) for node in self.nodes]
+        for start in range(0, len(which), self.block_size):
+            block = slice(start, start + self.block_size)
+            shared = shared_tiles(self.group, self.plan, which[block])
+            for column, key in enumerate(self.goal.keys):
+                found[block, column] = self.placed.costs(key, shared)[skeleton]
+            for node, own in zip(self.nodes, rows, strict=True):
+                feasible = node.feasible(own, shared)
+                for column, key in enumerate(self.goal.keys):
+                    found[block, column] += self._least(node, key, own, shared, feasible).min(axis=0)
+        return found
+
     def _least(
         self, node: NodeScore, name: str, rows: Indices, shared: SharedTiles, feasible: npt.NDArray[np.bool_]
     ) -> Floats:

@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from exactile.formulation.encoding.group import Group
 from exactile.formulation.encoding.plan import Plan
@@ -22,8 +22,21 @@ from exactile.solver.engine import Control, Stopped
 from exactile.solver.mmee.goal import Floats, Goal, Lexicographic
 from exactile.solver.mmee.plan_search import Columns, Indices, PlanSearch
 
-Waiting = tuple[PlanSearch, int, Indices, Floats]
-"""A skeleton of a plan, combinations of shared tiles left to settle, and their leading bounds."""
+_FIRST_BATCH = 16
+"""Combinations settled before the rest is looked at again."""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Combinations `which` of shared tiles of one skeleton, left for the second pass.
+
+    `floors` (one row per combination, one column per key of the goal) are lower bounds.
+    """
+
+    search: PlanSearch
+    skeleton: int
+    which: Indices
+    floors: Floats
 
 
 def search_group(group: Group, plans: Sequence[Plan], goal: Goal, control: Control) -> tuple[bool, int]:
@@ -48,15 +61,19 @@ def search_group(group: Group, plans: Sequence[Plan], goal: Goal, control: Contr
 def _promising(
     search: PlanSearch, goal: Goal, which: Indices, columns: Columns, cutoff: list[float]
 ) -> Iterator[Waiting]:
-    """What a block leaves for the second pass. `cutoff[0]` is the least value known to be reached."""
-    leading = _leading(search.group, goal, columns)
+    """What a block leaves for the second pass. `cutoff[0]` is the least leading value known to be
+    reached. A lexicographic goal bounds its leading key only, for now."""
+    floors = np.zeros((len(search.plan.placed), len(which), len(goal.keys)))
+    bounded = goal.keys[:1] if isinstance(goal, Lexicographic) else goal.keys
+    for position, key in enumerate(bounded):
+        floors[:, :, position] = search.group.space.quantity(key, columns)
     if search.additive:
-        cutoff[0] = min(cutoff[0], float(leading.min(initial=np.inf)))
-    for skeleton in range(leading.shape[0]):
-        near = np.flatnonzero(np.isfinite(leading[skeleton]) & (leading[skeleton] <= cutoff[0]))
-        near = near[_possible(search, goal, {n: v[skeleton, near] for n, v in columns.items()})]
+        cutoff[0] = min(cutoff[0], float(floors[:, :, 0].min(initial=np.inf)))
+    for skeleton, rows in enumerate(floors):
+        near = np.flatnonzero(np.isfinite(rows[:, 0]) & (rows[:, 0] <= cutoff[0]))
+        near = near[goal.keep(rows[near])]
         if len(near):
-            yield search, skeleton, which[near], leading[skeleton, near]
+            yield Waiting(search, skeleton, which[near], rows[near])
 
 
 def _bounded(search: PlanSearch, control: Control) -> Iterator[tuple[Indices, Columns]]:
@@ -80,45 +97,45 @@ def _bounded(search: PlanSearch, control: Control) -> Iterator[tuple[Indices, Co
             yield which, future.result()
 
 
-def _possible(search: PlanSearch, goal: Goal, columns: Columns) -> npt.NDArray[np.bool_]:
-    if isinstance(goal, Lexicographic):
-        return np.ones(len(next(iter(columns.values()))), dtype=bool)
-    return goal.keep(search.quantities(columns))
-
-
-def _leading(group: Group, goal: Goal, columns: Columns) -> Floats:
-    """The quantity that orders the second pass: the leading key (a front: the product of all keys)."""
-    if isinstance(goal, Lexicographic):
-        return group.space.quantity(goal.keys[0], columns)
-    total: Floats = np.ones(1)
-    for key in goal.keys:
-        total = total * np.maximum(group.space.quantity(key, columns), 1.0)
-    return total
-
-
 def _settle(waiting: list[Waiting], goal: Goal, control: Control, cutoff: float) -> None:
-    """Second pass, the most promising combinations first, a few at a time."""
-    waiting = [entry for entry in waiting if entry[3].min() <= cutoff]
-    batch = 16
-    while waiting:
-        threshold = np.partition(
-            np.concatenate([bound for *_, bound in waiting]), min(batch, sum(len(b) for *_, b in waiting)) - 1
-        )[:batch].max()
-        rest = []
-        for search, skeleton, which, bound in sorted(waiting, key=lambda entry: float(entry[3].min())):
-            now = bound <= threshold
-            if now.any():
-                search.settle(skeleton, which[now], control)
-            if not now.all():
-                rest.append((search, skeleton, which[~now], bound[~now]))
-        batch *= 4
-        waiting = [entry for entry in (_still(e, goal) for e in rest) if len(entry[2])]
+    """Second pass, the most promising combinations first, more at a time as the goal gets sharper."""
+    entries = list(_merged(waiting, cutoff))
+    if not entries:
+        return
+    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+        entries = list(pool.map(_tied, entries) if len(entries) > _FIRST_BATCH else map(_tied, entries))
+    owner = np.repeat(np.arange(len(entries)), [len(entry.which) for entry in entries])
+    which = np.concatenate([entry.which for entry in entries])
+    floors = np.concatenate([entry.floors for entry in entries])
+    if isinstance(goal, Lexicographic):
+        order = np.lexsort(floors.T[::-1])
+    else:
+        order = np.argsort(np.maximum(floors, 1.0).prod(axis=1))
+    start, batch = 0, _FIRST_BATCH
+    while start < len(order):
+        now = order[start : start + batch]
+        start, batch = start + batch, 4 * batch
+        now = now[goal.keep(floors[now])]
+        for index in np.unique(owner[now]):
+            entry = entries[index]
+            entry.search.settle(entry.skeleton, which[now[owner[now] == index]], control)
 
 
-def _still(entry: Waiting, goal: Goal) -> Waiting:
-    """Drop combinations whose leading bound is beyond the best so far."""
-    search, skeleton, which, bound = entry
-    if isinstance(goal, Lexicographic) and goal.best is not None:
-        near = bound <= goal.best[0] * (1 + goal.slack)
-        return search, skeleton, which[near], bound[near]
-    return entry
+def _merged(waiting: list[Waiting], cutoff: float) -> Iterator[Waiting]:
+    """One entry per plan and skeleton, without what the least value known to be reached rules out."""
+    parts: dict[tuple[int, int], list[Waiting]] = {}
+    for entry in waiting:
+        near = entry.floors[:, 0] <= cutoff
+        if near.any():
+            kept = replace(entry, which=entry.which[near], floors=entry.floors[near])
+            parts.setdefault((id(entry.search), entry.skeleton), []).append(kept)
+    for same in parts.values():
+        which = np.concatenate([entry.which for entry in same])
+        yield replace(same[0], which=which, floors=np.concatenate([entry.floors for entry in same]))
+
+
+def _tied(entry: Waiting) -> Waiting:
+    """For an additive goal, whose leading bound is exact and so a tie now: bounds of all its keys."""
+    if not entry.search.additive:
+        return entry
+    return replace(entry, floors=entry.search.floors(entry.skeleton, entry.which))
