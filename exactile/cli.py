@@ -1,7 +1,7 @@
 """The command line. Commands read their arguments, call the library and print; nothing else.
 
 Exit status: 0 solved, 2 bad input, 3 proved infeasible, 4 stopped by the limit without any mapping,
-130 interrupted, 1 a bug of Exactile.
+130 interrupted, 141 the reader of the output closed it, 1 a bug of Exactile.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class ExitStatus(IntEnum):
     INFEASIBLE = 3
     NOTHING_FOUND = 4
     INTERRUPTED = 130
+    READER_GONE = 141
 
 
 app = typer.Typer(
@@ -164,7 +165,7 @@ def main() -> NoReturn:
     except BrokenPipeError:
         # the reader of our output has left (`exactile … | head`); there is nobody to tell
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(ExitStatus.BUG)
+        sys.exit(ExitStatus.READER_GONE)
     except Exception as error:
         sys.exit(_explain_failure(error))
     sys.exit(ExitStatus.SOLVED)
