@@ -1,7 +1,7 @@
 """The command line. Commands read their arguments, call the library and print; nothing else.
 
 Exit status: 0 solved, 2 bad input, 3 proved infeasible, 4 stopped by the limit without any mapping,
-130 interrupted, 141 the reader of the output closed it, 1 a bug of Exactile.
+130 interrupted, 1 a bug of Exactile.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ class ExitStatus(IntEnum):
     INFEASIBLE = 3
     NOTHING_FOUND = 4
     INTERRUPTED = 130
-    READER_GONE = 141
 
 
 app = typer.Typer(
@@ -158,14 +157,13 @@ def _options(version: Annotated[bool, typer.Option("--version", help="Print the 
 def main() -> NoReturn:
     """The command `exactile`: run, and turn every failure into a sentence and an exit status."""
     signal.signal(signal.SIGINT, _quit)
+    if hasattr(signal, "SIGPIPE"):
+        # the reader of our output has left (`exactile … | head`): end like any other program of a pipe
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # trees and signs must not fail where only ASCII is known
     try:
         app()
-    except BrokenPipeError:
-        # the reader of our output has left (`exactile … | head`); there is nobody to tell
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(ExitStatus.READER_GONE)
     except Exception as error:
         sys.exit(_explain_failure(error))
     sys.exit(ExitStatus.SOLVED)
