@@ -72,13 +72,14 @@ class Monomials:
         self._matrix = matrix
         return matrix
 
-    def product(self, rows: Floats, shared: Sequence[Floats], size: int) -> Floats:
-        """`[row, t, u]`: the sum over monomials of coefficient · shared factor · own factor."""
+    def product(self, rows: Floats, shared: Sequence[Floats], size: int, own: slice = slice(None)) -> Floats:
+        """`[row, t, u]`: the sum over monomials of coefficient · shared factor · own factor, for the own
+        tiles `own`."""
         factor = np.ones((size, max(1, len(self._masks))))
         for mask, column in self._masks.items():
             for bit, variable in self._axes.shared.items():
                 if mask >> bit & 1:
                     factor[:, column] *= shared[variable]
         left = rows[:, None, :] * factor[None, :, :]
-        flat: Floats = left.reshape(-1, left.shape[2]) @ self._own()
+        flat: Floats = left.reshape(-1, left.shape[2]) @ self._own()[:, own]
         return flat.reshape(len(rows), size, -1)

@@ -68,16 +68,17 @@ class NodeScore:
             self._dense_rows[name, len(self._visits)] = dense(self._visit_rows[name], len(self._visits))
         return self._dense_rows[name, len(self._visits)]
 
-    def feasible(self, rows: Indices, shared: SharedTiles) -> npt.NDArray[np.bool_]:
-        """`[row, t, u]`: do the live tiles fit in the buffer?"""
+    def feasible(self, rows: Indices, shared: SharedTiles, own: slice = slice(None)) -> npt.NDArray[np.bool_]:
+        """`[row, t, u]`: do the live tiles fit in the buffer? `own` picks some of the own tiles."""
         if self.group.capacity == float("inf"):
-            return np.ones((len(rows), shared.size, self.table.unknowns), dtype=bool)
-        used = self._footprints.product(self._capacity_rows[rows], shared.tiles, shared.size)
+            count = len(range(self.table.unknowns)[own])
+            return np.ones((len(rows), shared.size, count), dtype=bool)
+        used = self._footprints.product(self._capacity_rows[rows], shared.tiles, shared.size, own)
         return used <= self.group.capacity
 
-    def traffic(self, name: str, rows: Indices, shared: SharedTiles) -> Floats:
+    def traffic(self, name: str, rows: Indices, shared: SharedTiles, own: slice = slice(None)) -> Floats:
         """`[row, t, u]`: what the Einsum's own slots add to one metric at boundary 0."""
-        return self._visits.product(self._coefficients(name)[rows], shared.trips, shared.size)
+        return self._visits.product(self._coefficients(name)[rows], shared.trips, shared.size, own)
 
     def peak(self, rows: Indices, shared: SharedTiles) -> Floats:
         """`[row, t, u]`: bits live while the Einsum runs."""

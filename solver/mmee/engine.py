@@ -17,7 +17,7 @@ from exactile.formulation.encoding.group import Group
 from exactile.formulation.encoding.metrics import EXACT_LIMIT
 from exactile.formulation.mapping import Mapping
 from exactile.formulation.problem import Objective, Problem
-from exactile.solver.engine import Control, Outcome, Space, Status
+from exactile.solver.engine import Control, Outcome, Space, Status, UnsupportedProblem
 from exactile.solver.mmee.candidates import Candidate, Candidates, Point
 from exactile.solver.mmee.decode import group_mapping
 from exactile.solver.mmee.goal import Floats, Front, Goal, Lexicographic
@@ -53,11 +53,17 @@ def _coarse_first(problem: Problem, control: Control) -> Outcome:
     """Search the divisors before all tile sizes: a good mapping early, in case there is no more time."""
     divisors = replace(problem, mapspace=replace(problem.mapspace, tile_sizes="divisors"))
     coarse = _Enumeration(divisors, control).run(explaining=False)
+    status: Status = "unknown" if coarse.mapping is None else "feasible"
+    bound = compulsory(problem, problem.objective.minimize)
+    unfinished = replace(coarse, status=status, bound=bound, proof="none", reason=None)
     if control.stopped:
-        status: Status = "unknown" if coarse.mapping is None else "feasible"
-        bound = compulsory(problem, problem.objective.minimize)
-        return replace(coarse, status=status, bound=bound, proof="none", reason=None)
-    fine = _Enumeration(problem, control).run(explaining=True, rescuing=coarse.mapping is None)
+        return unfinished
+    try:
+        fine = _Enumeration(problem, control).run(explaining=True, rescuing=coarse.mapping is None)
+    except UnsupportedProblem as error:
+        if coarse.mapping is None:
+            raise
+        return replace(unfinished, reason=str(error))
     if fine.status in ("optimal", "infeasible") or coarse.mapping is None:
         return fine
     better = fine.mapping is not None and _score(problem, fine.mapping) < _score(problem, coarse.mapping)

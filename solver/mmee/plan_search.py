@@ -19,7 +19,7 @@ from exactile.formulation.encoding.scores import NodeScore, PlacedScore
 from exactile.formulation.encoding.shared_tiles import SharedTiles, shared_count, shared_tiles
 from exactile.formulation.encoding.tables import Cells
 from exactile.formulation.mapping import UnitMapping
-from exactile.solver.engine import Control
+from exactile.solver.engine import Control, UnsupportedProblem
 from exactile.solver.mmee.goal import Floats, Goal, Lexicographic
 
 Indices = npt.NDArray[np.intp]
@@ -30,6 +30,9 @@ _BLOCK = 1 << 18
 
 _JOINT = 1 << 20
 """Joint choices held at once in the second pass."""
+
+_LARGEST = 1 << 27
+"""Options of one Einsum that fit in memory with all their metrics."""
 
 _SMALL_TABLE = 1 << 21
 """Tables of one metric up to this many values are computed whole even if few cells are asked for."""
@@ -117,11 +120,9 @@ class PlanSearch:
         names = self.bound_columns
         total = {name: self.placed.costs(name, shared) for name in names}
         for node in self.nodes:
-            rows = np.arange(len(node.node.rows))
-            feasible = node.feasible(rows, shared)
+            least = self._least(node, names, np.arange(len(node.node.rows)), shared)
             for name in names:
-                least = self._least(node, name, rows, shared, feasible)
-                total[name] += _per_skeleton(least, node.skeletons, len(self.plan.placed))
+                total[name] += _per_skeleton(least[name], node.skeletons, len(self.plan.placed))
         return total
 
     def floors(self, skeleton: int, which: Indices) -> Floats:
@@ -134,24 +135,35 @@ class PlanSearch:
             for column, key in enumerate(self.goal.keys):
                 found[block, column] = self.placed.costs(key, shared)[skeleton]
             for node, own in zip(self.nodes, rows, strict=True):
-                feasible = node.feasible(own, shared)
+                least = self._least(node, self.goal.keys, own, shared)
                 for column, key in enumerate(self.goal.keys):
-                    found[block, column] += self._least(node, key, own, shared, feasible).min(axis=0)
+                    found[block, column] += least[key].min(axis=0)
         return found
 
-    def _least(
-        self, node: NodeScore, name: str, rows: Indices, shared: SharedTiles, feasible: npt.NDArray[np.bool_]
-    ) -> Floats:
-        """`[row, t]`: least value of one metric over own tiles and unit uses."""
-        cost = node.traffic(name, rows, shared)
-        fixed, repeat = node.table.fixed(name), node.repetitions(shared)[:, None]
-        if fixed is None:
-            cost += self._table(node, (name,))[name][0][node.table.index(shared)] * repeat
-        elif fixed:
-            cost += fixed * repeat
-        np.putmask(cost, ~feasible, np.inf)
-        least: Floats = cost.min(axis=2)
-        return least
+    def _least(self, node: NodeScore, names: Sequence[str], rows: Indices, shared: SharedTiles) -> Columns:
+        """`[row, t]` per metric: least values over own tiles and unit uses."""
+        found = {name: np.full((len(rows), shared.size), np.inf) for name in names}
+        index, repeat = node.table.index(shared), node.repetitions(shared)[:, None]
+        for own in self._own_blocks(node, len(rows) * shared.size):
+            infeasible = ~node.feasible(rows, shared, own)
+            for name in names:
+                cost = node.traffic(name, rows, shared, own)
+                fixed = node.table.fixed(name)
+                if fixed is None:
+                    cost += self._table(node, (name,))[name][0][index, own] * repeat
+                elif fixed:
+                    cost += fixed * repeat
+                np.putmask(cost, infeasible, np.inf)
+                np.minimum(found[name], cost.min(axis=2), out=found[name])
+        return found
+
+    def _own_blocks(self, node: NodeScore, count: int) -> Iterator[slice]:
+        """Own tiles of an Einsum in blocks, so that `count` scores per own tile stay bounded."""
+        width = max(1, _BLOCK // max(count, 1))
+        for start in range(0, node.table.unknowns, width):
+            if start:
+                self.group.checkpoint()
+            yield slice(start, min(start + width, node.table.unknowns))
 
     def settle(self, skeleton: int, which: Indices, control: Control) -> None:
         """Offer the goal the best joint choices for one skeleton and the combinations `which`."""
@@ -213,6 +225,12 @@ class PlanSearch:
     def _options(self, node: NodeScore, rows: Indices, shared: SharedTiles) -> Columns:
         """`[t, option]` per metric: all rows, own tiles and unit uses of an Einsum, infinite if illegal."""
         table, index = self._joint_table(node, shared)
+        uses = next(iter(table.values())).shape[0]
+        if len(rows) * node.table.unknowns * uses > _LARGEST:
+            raise UnsupportedProblem(
+                f"{node.einsum.name} has {node.table.unknowns:,} combinations of own tiles, too many for "
+                "mmee to weigh latency against other quantities; tile_sizes: divisors has fewer"
+            )
         repeat = node.repetitions(shared)
         feasible = node.feasible(rows, shared)
         found: Columns = {}
@@ -277,20 +295,28 @@ class PlanSearch:
         )
 
     def _best_options(self, node: NodeScore, rows: Indices, shared: SharedTiles) -> Picks:
-        """Per `t` the best row and own tiles; ties of the leading key decide by the others in turn.
+        """Per `t` the best row and own tiles; ties of the leading key decide by the others in turn."""
+        blocks = self._own_blocks(node, len(rows) * shared.size)
+        best = self._best_of_block(node, rows, shared, next(blocks))
+        for own in blocks:
+            best = _better_picks(best, self._best_of_block(node, rows, shared, own), self.goal.keys)
+        return best
+
+    def _best_of_block(self, node: NodeScore, rows: Indices, shared: SharedTiles, own: slice) -> Picks:
+        """The best among some own tiles; infinite where none is feasible.
 
         Of the additive quantities only energy depends on how the unit is used, so its least value per
         tile shape is all that the uses of the units contribute.
         """
-        feasible = node.feasible(rows, shared)
-        row, t, u = np.nonzero(feasible)
+        row, t, u = np.nonzero(node.feasible(rows, shared, own))
         index, repeat = node.table.index(shared), node.repetitions(shared)
         totals: Columns = {}
         for key in self.goal.keys:
-            value = node.traffic(key, rows, shared)[row, t, u]
+            value = node.traffic(key, rows, shared, own)[row, t, u]
             fixed = node.table.fixed(key)
             if fixed is None:
-                value += self.lazy[node.node.node].values(key, index[t] * node.table.unknowns + u) * repeat[t]
+                cells = index[t] * node.table.unknowns + u + own.start
+                value += self.lazy[node.node.node].values(key, cells) * repeat[t]
             else:
                 value += fixed * repeat[t]
             least = np.full(shared.size, np.inf)
@@ -298,8 +324,10 @@ class PlanSearch:
             tied = value == least[t]
             row, t, u = row[tied], t[tied], u[tied]
             totals[key] = least
-        _, first = np.unique(t, return_index=True)
-        return Picks(rows[row[first]], u[first], totals)
+        chosen, own_tiles = np.zeros(shared.size, dtype=np.intp), np.zeros(shared.size, dtype=np.intp)
+        found, first = np.unique(t, return_index=True)
+        chosen[found], own_tiles[found] = rows[row[first]], u[first] + own.start
+        return Picks(chosen, own_tiles, totals)
 
     def _chosen(self, which: Indices, shared: SharedTiles, picks: list[Picks], t: int) -> Choice:
         units = []
@@ -352,6 +380,19 @@ class Picks:
     rows: Indices
     own: Indices
     columns: Columns
+
+
+def _better_picks(first: Picks, second: Picks, keys: Sequence[str]) -> Picks:
+    """Per `t` the lexicographically better of two choices."""
+    less, equal = np.zeros(len(first.rows), dtype=bool), np.ones(len(first.rows), dtype=bool)
+    for key in keys:
+        less |= equal & (second.columns[key] < first.columns[key])
+        equal &= second.columns[key] == first.columns[key]
+    return Picks(
+        np.where(less, second.rows, first.rows),
+        np.where(less, second.own, first.own),
+        {key: np.where(less, second.columns[key], first.columns[key]) for key in keys},
+    )
 
 
 class LazyTable:
