@@ -21,13 +21,6 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 
-def grid(axes: Sequence[Floats]) -> list[Floats]:
-    """Row-major grid of the axes, each flattened to one length."""
-    if not axes:
-        return []
-    return [a.ravel() for a in np.meshgrid(*axes, indexing="ij")]
-
-
 def dense(entries: Sequence[Mapping[int, float]], width: int) -> Floats:
     matrix = np.zeros((len(entries), max(width, 1)))
     for row, entry in enumerate(entries):
@@ -36,12 +29,27 @@ def dense(entries: Sequence[Mapping[int, float]], width: int) -> Floats:
     return matrix
 
 
+_KEPT = 1 << 18
+"""Own tiles up to which the factors of all of them are kept; more are computed block by block."""
+
+
 @dataclass(frozen=True)
 class Axes:
-    """Values per loop: shared ones by variable number, own ones on the grid of own tiles."""
+    """Loops of an Einsum: shared ones by variable number, own ones with the values of their candidates.
+
+    Combinations of own tiles are numbered in row-major order of `private`.
+    """
 
     shared: Mapping[int, int]
     private: Mapping[int, Floats]
+
+    @property
+    def combinations(self) -> int:
+        """Combinations of own tiles."""
+        total = 1
+        for values in self.private.values():
+            total *= len(values)
+        return total
 
 
 class Monomials:
@@ -59,17 +67,24 @@ class Monomials:
         """The column of the product over the loops of `mask`."""
         return self._masks.setdefault(mask, len(self._masks))
 
-    def _own(self) -> Floats:
-        """Own factors of all monomials; rebuilt when a monomial was added."""
-        if self._matrix is not None and len(self._matrix) == max(1, len(self._masks)):
-            return self._matrix
-        width = len(next(iter(self._axes.private.values()))) if self._axes.private else 1
-        matrix = np.ones((max(1, len(self._masks)), width))
-        for mask, column in self._masks.items():
-            for bit, values in self._axes.private.items():
-                if mask >> bit & 1:
-                    matrix[column] *= values
-        self._matrix = matrix
+    def _own(self, own: slice) -> Floats:
+        """`[monomial, u]`: own factors of all monomials for some own tiles."""
+        count = self._axes.combinations
+        if count > _KEPT:
+            return self._factors(np.arange(*own.indices(count)))
+        if self._matrix is None or len(self._matrix) != max(1, len(self._masks)):
+            self._matrix = self._factors(np.arange(count))  # a monomial was added
+        return self._matrix[:, own]
+
+    def _factors(self, which: npt.NDArray[np.intp]) -> Floats:
+        matrix = np.ones((max(1, len(self._masks)), len(which)))
+        if self._axes.private:
+            index = np.unravel_index(which, [len(values) for values in self._axes.private.values()])
+            for (bit, values), place in zip(self._axes.private.items(), index, strict=True):
+                chosen = values[place]
+                for mask, column in self._masks.items():
+                    if mask >> bit & 1:
+                        matrix[column] *= chosen
         return matrix
 
     def product(self, rows: Floats, shared: Sequence[Floats], size: int, own: slice = slice(None)) -> Floats:
@@ -81,5 +96,5 @@ class Monomials:
                 if mask >> bit & 1:
                     factor[:, column] *= shared[variable]
         left = rows[:, None, :] * factor[None, :, :]
-        flat: Floats = left.reshape(-1, left.shape[2]) @ self._own()[:, own]
+        flat: Floats = left.reshape(-1, left.shape[2]) @ self._own(own)
         return flat.reshape(len(rows), size, -1)

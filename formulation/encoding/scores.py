@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from exactile.formulation.encoding.group import Group
-from exactile.formulation.encoding.monomials import Axes, Monomials, dense, grid
+from exactile.formulation.encoding.monomials import Axes, Monomials, dense
 from exactile.formulation.encoding.plan import NodePlan, Plan, Term
 from exactile.formulation.encoding.shared_tiles import SharedTiles
 from exactile.formulation.encoding.tables import InnerTable
@@ -34,8 +34,8 @@ class NodeScore:
 
     def _split(self, *, tiles: bool) -> Axes:
         which = 1 if tiles else 0
-        private = [self.group.tilings[bit][which] for bit in self.node.private]
-        return Axes(self._variable, dict(zip(self.node.private, grid(private), strict=True)))
+        private = {bit: self.group.tilings[bit][which] for bit in self.node.private}
+        return Axes(self._variable, private)
 
     def _footprint_rows(self) -> Floats:
         """Coefficients of the footprint monomials per row."""
