@@ -21,6 +21,7 @@ from exactile.formulation.encoding.tables import Cells
 from exactile.formulation.mapping import UnitMapping
 from exactile.solver.engine import Control, UnsupportedProblem
 from exactile.solver.mmee.goal import Floats, Goal, Lexicographic
+from exactile.solver.mmee.lazy_table import LazyTable
 
 Indices = npt.NDArray[np.intp]
 Columns = dict[str, Floats]
@@ -33,9 +34,6 @@ _JOINT = 1 << 20
 
 _LARGEST = 1 << 27
 """Options of one Einsum that fit in memory with all their metrics."""
-
-_SMALL_TABLE = 1 << 21
-"""Tables of one metric up to this many values are computed whole even if few cells are asked for."""
 
 _WHOLE_TABLE = 1 << 27
 """Tables of all metrics up to this many values are computed once for all tile shapes."""
@@ -254,7 +252,8 @@ class PlanSearch:
         tables = [np.stack([option[name][t] for name in self.columns], axis=-1) for option in options]
         base = np.array([placed[name][t] for name in self.columns])
         least = [table.min(axis=0) for table in tables]
-        total, trails = base[None], [np.empty(0, dtype=np.intp)] * 0
+        total = base[None]
+        trails: list[Indices] = []
         for position, table in enumerate(tables):
             others = base + sum(each for i, each in enumerate(least) if i != position)
             alive = np.flatnonzero(self.goal.keep(self.quantities(self._named(table + others))))
@@ -393,34 +392,6 @@ def _better_picks(first: Picks, second: Picks, keys: Sequence[str]) -> Picks:
         np.where(less, second.own, first.own),
         {key: np.where(less, second.columns[key], first.columns[key]) for key in keys},
     )
-
-
-class LazyTable:
-    """Least values of single metrics of an Einsum's inner table, computed for the cells asked for."""
-
-    def __init__(self, node: NodeScore) -> None:
-        self._node = node
-        self._known: Columns = {}
-
-    def values(self, name: str, cells: Indices) -> Floats:
-        """The least value over all uses of the units, for flat indices of cells."""
-        if name not in self._known:
-            cells_in_all = self._node.table.size * self._node.table.unknowns
-            uses = self._node.table.uses
-            if cells_in_all * uses <= _SMALL_TABLE:
-                self.fill(name, self._node.table.best((name,))[name][0])
-            else:
-                self._known[name] = np.full(cells_in_all, np.nan)
-        known = self._known[name]
-        missing = np.unique(cells[np.isnan(known[cells])])
-        if len(missing):
-            table = self._node.table.best((name,), Cells(*np.divmod(missing, self._node.table.unknowns)))
-            known[missing] = table[name][0]
-        return known[cells]
-
-    def fill(self, name: str, table: Floats) -> None:
-        """Take over a table that is known for all cells."""
-        self._known[name] = table.ravel()
 
 
 class _Payload(Sequence[Choice]):
