@@ -17,7 +17,7 @@ from exactile.formulation.problem import Problem
 from exactile.solver.engine import Control, Outcome
 from exactile.solver.mmee import mmee
 
-LATE = 6.0
+LATE = 1.5
 """Seconds that an answer may take longer than asked: blocks of work are finished, the mapping decoded."""
 
 PROBLEMS = ("gpt3-6.7b-attention", "llama3-8b-attention", "gpt3-6.7b-attention-latency")

@@ -28,12 +28,11 @@ def cached_structures(shape: Shape) -> Masks:
         with shipped.open("rb") as file:
             return np.asarray(np.load(file, allow_pickle=False), dtype=np.int64)
     path = cache_folder() / name
-    try:
+    # no such file yet, or one that a crash left half written, is computed again
+    with contextlib.suppress(OSError, ValueError, EOFError):
         found = np.asarray(np.load(path, allow_pickle=False), dtype=np.int64)
         if found.ndim == 2 and found.shape[1] == len(shape.slots):
             return found
-    except (OSError, ValueError, EOFError):
-        pass  # no such file yet, or one that a crash left half written: computed again below
     found = structures(shape)
     store(path, found)
     return found
