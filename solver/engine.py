@@ -14,6 +14,7 @@ from typing import Literal, Protocol
 
 from exactile.formulation.mapping import Mapping
 from exactile.formulation.problem import Problem
+from exactile.formulation.quantity_text import grouped
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 
@@ -36,6 +37,28 @@ class Space:
     evaluated: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Size of a mapspace, counted without searching it.
+
+    `structures` of all groups together, `tilings` of the largest group, and `pairs`: structures × tilings
+    group by group, summed. Not `complete`: counting ended early, the numbers are lower bounds.
+    """
+
+    structures: int
+    tilings: int
+    pairs: int
+    complete: bool = True
+
+    def __str__(self) -> str:
+        if not self.complete:
+            return f"at least {grouped(self.pairs)} pairs"
+        structures, tilings, pairs = map(grouped, (self.structures, self.tilings, self.pairs))
+        if self.structures * self.tilings == self.pairs:
+            return f"{structures} structures × {tilings} tilings = {pairs} pairs"
+        return f"{structures} structures, each with up to {tilings} tilings: {pairs} pairs"
+
+
 class Stopped(Exception):  # noqa: N818 - a request, not an error
     """The search was asked to end inside a piece of work that has no result of its own yet."""
 
@@ -44,15 +67,19 @@ class Control:
     """A time limit and a stop button, shared by the caller and a running search.
 
     `stopped` turns true when the limit is over or `stop()` was called (Ctrl-C); a search looks at it
-    between blocks of work and returns what it has. `progress`, if given, receives trace points.
+    between blocks of work and returns what it has. `progress`, if given, receives trace points. Searches
+    that one press of the button shall end share one event `interrupted`.
     """
 
     def __init__(
-        self, time_limit: float | None = None, progress: Callable[[TracePoint], None] | None = None
+        self,
+        time_limit: float | None = None,
+        progress: Callable[[TracePoint], None] | None = None,
+        interrupted: threading.Event | None = None,
     ) -> None:
         self.start = time.monotonic()
         self.deadline = None if time_limit is None else self.start + time_limit
-        self.interrupted = threading.Event()
+        self.interrupted = interrupted or threading.Event()
         self.trace: list[TracePoint] = []
         self._progress = progress
 
@@ -64,6 +91,11 @@ class Control:
     @property
     def stopped(self) -> bool:
         return self.interrupted.is_set() or (self.deadline is not None and time.monotonic() >= self.deadline)
+
+    @property
+    def left(self) -> float | None:
+        """Seconds until the limit, never negative; `None` without a limit."""
+        return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
 
     def stop(self) -> None:
         """Ask the search to return its best answer soon. Safe to call from a signal handler."""

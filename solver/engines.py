@@ -6,27 +6,70 @@ An engine is imported only when it is used: the solver libraries are heavy.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
 
 from exactile.formulation.faults import Fault, InputError, nearest
 from exactile.formulation.problem import OBJECTIVES, Problem
-from exactile.solver.engine import Engine
+from exactile.solver.engine import Engine, Size, UnsupportedProblem
 
 AUTO = "auto"
+
+MOST_PAIRS = 10**9
+"""What `auto` enumerates at most: about ten seconds, at the 10⁸ pairs a second that two cores score."""
+_MOST_IN_WORDS = "10^9"
+
+
+class Counter(Protocol):
+    """Counts the space of a problem without searching it. May raise `UnsupportedProblem`.
+
+    More than `most` pairs need not be counted to the end.
+    """
+
+    def __call__(self, problem: Problem, most: int | None = None) -> Size: ...
+
+
+class Writer(Protocol):
+    """Writes the model of a problem, in the format of the file's suffix. May raise `UnsupportedProblem`."""
+
+    def __call__(self, problem: Problem, path: Path) -> None: ...
 
 
 @dataclass(frozen=True)
 class EngineFacts:
     """What an engine is and can do.
 
-    `entry` is `module:attribute` of the engine. `objectives` are the quantities it can minimise.
-    `method` is one line for people.
+    `entry`, `counter` and `writer` are `module:attribute`: the engine, how it counts its space if it
+    enumerates (an engine without one solves), how it writes its model in the `formats` (suffixes) it knows.
+    `objectives` are the quantities it can minimise. `tolerance` is the relative error that its bounds may
+    have, above zero for solvers in floating point. `method` is one line for people.
     """
 
     name: str
     entry: str
     method: str
     objectives: frozenset[str] = frozenset(OBJECTIVES)
+    counter: str | None = None
+    writer: str | None = None
+    formats: frozenset[str] = frozenset()
+    tolerance: float = 0.0
+
+    def load(self) -> Engine:
+        """Import the engine."""
+        engine: Engine = _imported(self.entry)
+        return engine
+
+    def load_counter(self) -> Counter | None:
+        """What counts the space that the engine enumerates."""
+        counter: Counter | None = None if self.counter is None else _imported(self.counter)
+        return counter
+
+    def load_writer(self) -> Writer | None:
+        """What writes the model of the engine."""
+        writer: Writer | None = None if self.writer is None else _imported(self.writer)
+        return writer
 
 
 ENGINES: dict[str, EngineFacts] = {
@@ -36,6 +79,7 @@ ENGINES: dict[str, EngineFacts] = {
             "mmee",
             "exactile.solver.mmee:mmee",
             "matrix-encoded enumeration of structures × tilings; cascades of up to four Einsums",
+            counter="exactile.solver.mmee.size:space_size",
         ),
     )
 }
@@ -50,20 +94,62 @@ class Choice:
 
     def load(self) -> Engine:
         """Import the engine."""
-        module, _, attribute = self.facts.entry.partition(":")
-        engine: Engine = getattr(importlib.import_module(module), attribute)
-        return engine
+        return self.facts.load()
 
 
 def choose(problem: Problem, name: str = AUTO) -> Choice:
-    """The engine of that name; `auto` decides. Raises `InputError` for an unknown name."""
-    if name in ENGINES:
-        return Choice(ENGINES[name], "as asked")
+    """The engine of that name; `auto` enumerates what is counted as small, and solves the rest.
+
+    Raises `InputError` for an unknown name.
+    """
     if name != AUTO:
-        known = (AUTO, *ENGINES)
-        message = f"unknown engine '{name}'{nearest(name, known)} (known: {', '.join(known)})"
-        raise InputError([Fault(("engine",), message)])
+        return Choice(named(name, (AUTO, *ENGINES)), "as asked")
     objective = problem.objective.minimize
     able = [facts for facts in ENGINES.values() if objective in facts.objectives]
-    which = "only" if len(able) == 1 else "first"
-    return Choice(able[0], f"auto: the {which} engine that minimises {objective.replace('_', ' ')}")
+    return _automatic(problem, able)
+
+
+def named(name: str, known: Sequence[str] | None = None) -> EngineFacts:
+    """The engine of that name. Raises `InputError` with the nearest of the `known` names."""
+    if name in ENGINES:
+        return ENGINES[name]
+    known = known or tuple(ENGINES)
+    message = f"unknown engine '{name}'{nearest(name, known)} (known: {', '.join(known)})"
+    raise InputError([Fault(("engine",), message)])
+
+
+def count(problem: Problem, most: int | None = None) -> Size | None:
+    """Size of the space, by the first engine that can count it; `None` if none can list it."""
+    for facts in ENGINES.values():
+        counter = facts.load_counter()
+        if counter is not None:
+            try:
+                return counter(problem, most)
+            except UnsupportedProblem:
+                continue
+    return None
+
+
+def _automatic(problem: Problem, able: Sequence[EngineFacts]) -> Choice:
+    solving = [facts for facts in able if facts.counter is None]
+    reasons = []
+    for facts in able:
+        counter = facts.load_counter()
+        if counter is None:
+            continue
+        try:
+            size = counter(problem, MOST_PAIRS)
+        except UnsupportedProblem as error:
+            reasons.append(str(error))
+            continue
+        if size.pairs <= MOST_PAIRS:
+            return Choice(facts, f"auto: {size}, few enough to enumerate (at most {_MOST_IN_WORDS})")
+        if not solving:
+            return Choice(facts, f"auto: {size}, and no engine is there that solves")
+        reasons.append(f"{size}, too many to enumerate (more than {_MOST_IN_WORDS})")
+    return Choice((solving or able)[0], f"auto: {'; '.join(reasons) or 'nothing here enumerates'}")
+
+
+def _imported(entry: str) -> Any:
+    module, _, attribute = entry.partition(":")
+    return getattr(importlib.import_module(module), attribute)

@@ -15,9 +15,12 @@ from exactile.formulation.cost import Traffic
 from exactile.formulation.faults import InputError
 from exactile.formulation.mapping import Mapping
 from exactile.formulation.problem import Objective
+from exactile.formulation.quantity_text import grouped
+from exactile.solver import engines
 from exactile.solver import verify as verify_module
 from exactile.solver.engine import Control, UnsupportedProblem
 from exactile.solver.engines import ENGINES, choose
+from exactile.solver.mmee.size import space_size
 from exactile.solver.optimize import optimize
 from exactile.solver.replay import replay
 from exactile.solver.verify import VerificationError, verify
@@ -99,13 +102,35 @@ def test_unknown_engines_suggest_the_nearest() -> None:
         choose(problem(), "mmme")
 
 
-def test_auto_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_enumerates_what_it_counts_as_small() -> None:
     choice = choose(problem("dram_traffic"))
-    assert choice.facts.name == "mmee" and choice.why == "auto: the first engine that minimises dram traffic"
-    for name in fake_engines.ENGINES:
-        monkeypatch.delitem(ENGINES, name)
-    assert choose(problem()).why == "auto: the only engine that minimises energy"
+    assert choice.facts.name == "mmee"
+    assert choice.why.startswith("auto: ") and "pairs, few enough to enumerate (at most 10^9)" in choice.why
     assert choose(problem(), "mmee").why == "as asked"
+
+
+def test_auto_solves_what_is_too_large_to_enumerate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit is moved instead of the problem: the choice must follow the count, and tell it."""
+    pairs = space_size(problem()).pairs
+    monkeypatch.setattr(engines, "MOST_PAIRS", pairs)
+    assert choose(problem()).facts.name == "mmee"
+    monkeypatch.setattr(engines, "MOST_PAIRS", pairs - 1)
+    choice = choose(problem())
+    assert choice.facts.name == "honest" and grouped(pairs) in choice.why and "too many" in choice.why
+
+
+def test_auto_solves_what_cannot_be_enumerated() -> None:
+    between = replace(problem(), mapspace=replace(problem().mapspace, between_groups=True))
+    choice = choose(between)
+    assert choice.facts.name == "honest" and "does not keep tensors on chip between groups" in choice.why
+
+
+def test_auto_enumerates_if_nothing_solves(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name, facts in ENGINES.items() if facts.counter is None]:
+        monkeypatch.delitem(ENGINES, name)
+    monkeypatch.setattr(engines, "MOST_PAIRS", 1)
+    choice = choose(problem())
+    assert choice.facts.name == "mmee" and "no engine is there that solves" in choice.why
 
 
 @pytest.mark.parametrize("mapping", [fused(), unfused()])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
@@ -18,7 +18,14 @@ from exactile.formulation.encoding.metrics import EXACT_LIMIT
 from exactile.formulation.mapping import Mapping
 from exactile.formulation.problem import Objective, Problem
 from exactile.solver.engine import Control, Outcome, Space, Status, UnsupportedProblem
-from exactile.solver.mmee.candidates import Candidate, Candidates, Point
+from exactile.solver.mmee.candidates import (
+    Candidate,
+    Candidates,
+    Point,
+    additive_parts,
+    coupled,
+    searched_keys,
+)
 from exactile.solver.mmee.decode import group_mapping
 from exactile.solver.mmee.goal import Floats, Front, Goal, Lexicographic
 from exactile.solver.mmee.infeasible import Unreachable, explain
@@ -76,21 +83,12 @@ def _score(problem: Problem, mapping: Mapping) -> tuple[Fraction, ...]:
     return tuple(cost.quantity(key) for key in problem.objective.keys)
 
 
-def _components(names: Iterable[str]) -> tuple[str, ...]:
-    """The quantities of groups behind objectives: energy and latency for their product."""
-    return tuple(
-        dict.fromkeys(k for name in names for k in (("energy", "latency") if name == "edp" else (name,)))
-    )
-
-
 class _Enumeration:
     """One run. Points of groups are scaled quantities in the order of `keys`."""
 
     def __init__(self, problem: Problem, control: Control) -> None:
         self.problem, self.control = problem, control
-        objective = problem.objective
-        self.coupled = "edp" in objective.keys or bool(objective.subject_to)
-        self.keys = _components((*objective.keys, *objective.subject_to)) if self.coupled else objective.keys
+        self.coupled, self.keys = coupled(problem.objective), searched_keys(problem.objective)
         self.candidates = Candidates(problem, self.keys, control.checkpoint)
         self.space = self.candidates.space
         self.evaluated = 0
@@ -301,7 +299,7 @@ class _Enumeration:
                 relaxed = replace(relaxed, objective=Objective("dram_traffic", ()))
             return _Enumeration(relaxed, self.control).run(explaining=False).mapping is not None
 
-        limited = _components(self.problem.objective.subject_to)
+        limited = additive_parts(self.problem.objective.subject_to)
         found = []
         for candidate in self.candidates.by_names.values():
             least = None
