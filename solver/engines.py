@@ -81,6 +81,11 @@ ENGINES: dict[str, EngineFacts] = {
             "matrix-encoded enumeration of structures × tilings; cascades of up to four Einsums",
             counter="exactile.solver.mmee.size:space_size",
         ),
+        EngineFacts(
+            "cpsat",
+            "exactile.solver.cpsat:cpsat",
+            "constraint programming (OR-tools CP-SAT) on one model of a whole cascade",
+        ),
     )
 }
 

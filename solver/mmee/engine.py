@@ -29,7 +29,7 @@ from exactile.solver.mmee.candidates import (
 from exactile.solver.mmee.decode import group_mapping
 from exactile.solver.mmee.goal import Floats, Front, Goal, Lexicographic
 from exactile.solver.mmee.infeasible import Unreachable, explain
-from exactile.solver.mmee.partitions import Names
+from exactile.solver.orders import Names
 from exactile.solver.mmee.search import search_group
 from exactile.solver.mmee.support import require_supported
 

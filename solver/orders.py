@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
-from itertools import combinations
+from itertools import combinations, islice
 
 from exactile.formulation.problem import Problem
 
@@ -53,8 +53,8 @@ def _convex(before: Graph, group: Names) -> bool:
     )
 
 
-def execution_orders(problem: Problem, group: Names) -> list[Names]:
-    """Orders in which the Einsums of a group may run."""
+def execution_orders(problem: Problem, group: Names, most: int | None = None) -> list[Names]:
+    """Orders in which the Einsums of a group may run, the first `most` of them."""
     if problem.mapspace.order == "given":
         return [group]
     graph = producers(problem)
@@ -66,7 +66,7 @@ def execution_orders(problem: Problem, group: Names) -> list[Names]:
             if name in left and not graph[name] & left:
                 yield from extend((*done, name), left - {name})
 
-    return list(extend((), set(group)))
+    return list(islice(extend((), set(group)), most))
 
 
 def partitions(problem: Problem, groups: Sequence[Names]) -> Iterator[list[Names]]:

@@ -1,0 +1,89 @@
+"""Costs: the metrics of all amounts in whole numbers, the quantities made of them, and their limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import floor
+
+from exactile.formulation.encoding.metrics import MetricSpace
+from exactile.formulation.families.amounts import Amounts
+from exactile.formulation.families.decisions import Decisions
+from exactile.formulation.families.model import Linear
+
+
+class Costs:
+    """Quantities of a model. A quantity in base units times `space.scale(name)` is an integer."""
+
+    def __init__(self, decisions: Decisions, amounts: Amounts, keys: Sequence[str]) -> None:
+        self.decisions, self.model, self.amounts = decisions, decisions.model, amounts
+        hardware = decisions.layout.problem.hardware
+        self.space = MetricSpace.build(hardware, [amount.vector for amount in amounts.found])
+        self.quantities = {key: self._quantity(key) for key in keys}
+
+    def limit(self, name: str, most: Fraction) -> None:
+        """The quantity is at most `most`, in base units."""
+        value = self.quantities[name]
+        room = floor(most * self.space.scale(name)) - value.constant
+        self.model.at_least([(v, -c) for v, c in value.terms], -room)
+
+    def _quantity(self, name: str) -> Linear:
+        return self._latency() if name == "latency" else self._metric(name).merged()
+
+    def _metric(self, name: str, position: int | None = None) -> Linear:
+        total = Linear()
+        for amount in self.amounts.found:
+            if name in amount.vector and position in (None, amount.at):
+                scaled = amount.vector[name] * self.space.scale(name)
+                total += amount.count.times(int(scaled))
+        return total.merged()
+
+    def _latency(self) -> Linear:
+        """Busy cycles run up along each group; its last Einsum knows the group's latency.
+
+        With full overlap that is the longest of ports and units, else their sum; the ports of one level
+        overlap in any case.
+        """
+        model, decisions = self.model, self.decisions
+        hardware = decisions.layout.problem.hardware
+        launch = int(hardware.launch * self.space.scale("latency"))
+        total = Linear()
+        count = len(decisions.layout.einsums)
+        before: dict[str, Linear] = {}
+        for position in range(count):
+            last = [] if position == count - 1 else [-decisions.together[position]]
+            running = {}
+            for name in (n for group in self.space.resources for n in group):
+                running[name] = self._run_up(name, position, before.get(name, Linear()))
+            before = running
+            name = f"latency[{decisions.layout.names[position]}]"
+            parts = [self._longest(group, running, position) for group in self.space.resources]
+            if hardware.overlap == "none":
+                busy = sum(parts, Linear())
+            else:
+                busy = self._maximum(f"longest[{position}]", parts)
+            total += model.where(name, busy + Linear(launch), last)
+        return total.merged()
+
+    def _run_up(self, name: str, position: int, before: Linear) -> Linear:
+        """Busy cycles of a port or unit from the start of the group to the end of this Einsum."""
+        own = self._metric(name, position)
+        if position == 0 or not (before.terms or before.constant):
+            return own
+        together = self.decisions.together[position - 1]
+        return own + self.model.where(f"{name}[..{position}]", before, (together,))
+
+    def _longest(self, group: Sequence[str], running: dict[str, Linear], position: int) -> Linear:
+        return self._maximum(f"port[{group[0]},{position}]", [running[name] for name in group])
+
+    def _maximum(self, name: str, parts: Sequence[Linear]) -> Linear:
+        known = [part for part in parts if part.terms or part.constant]
+        if len(known) < 2:
+            return known[0] if known else Linear()
+        bounds = [self.model.bounds(part) for part in known]
+        result = self.model.integer(
+            name, max(0, max(low for low, _ in bounds)), max(high for _, high in bounds)
+        )
+        for part in known:
+            self.model.at_least([(result, 1), *((v, -c) for v, c in part.terms)], part.constant)
+        return Linear(0, ((result, 1),))

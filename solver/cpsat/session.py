@@ -1,0 +1,109 @@
+"""A CP-SAT model that is solved again and again with other objectives and limits."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+
+from ortools.sat.python import cp_model
+
+from exactile.formulation.families.build import Formulation
+from exactile.formulation.families.model import Lit
+from exactile.solver.cpsat.translate import Translation
+from exactile.solver.engine import Control
+from exactile.solver.exact.session import Answer, Incumbent
+
+_POLL_SECONDS = 0.02
+
+
+class CpSatSession:
+    """`limits` and objective of the last solve are taken back before the next."""
+
+    proof = "cpsat"
+
+    def __init__(self, formulation: Formulation, *, presolve: bool = True) -> None:
+        self.formulation, self.presolve = formulation, presolve
+        self.translation = Translation(formulation.model)
+        self.values = {
+            key: self.translation.quantity(key, linear)
+            for key, linear in formulation.costs.quantities.items()
+        }
+        self._solution: list[int] | None = None
+
+    def minimize(self, key: str, limits: Mapping[str, int], control: Control, incumbent: Incumbent) -> Answer:
+        """The least value of a quantity; see `Session`."""
+        model = self.translation.target
+        reachable = [
+            self.translation.set_high(name, value, limits.get(name)) for name, value in self.values.items()
+        ]
+        if not all(reachable):
+            return Answer("infeasible")
+        model.minimize(self.values[key])
+        model.clear_hints()  # type: ignore[no-untyped-call]
+        if self._solution is not None:
+            for variable, hint in zip(self.translation.variables, self._solution, strict=True):
+                model.add_hint(variable, hint)
+        solver = cp_model.CpSolver()
+        configure(solver, control, presolve=self.presolve)
+        watch = _Watch(incumbent)
+        status = _solve(solver, model, watch, control)
+        return self._answer(solver, status)
+
+    def _answer(self, solver: cp_model.CpSolver, status: cp_model.CpSolverStatus) -> Answer:
+        if status == cp_model.INFEASIBLE:
+            return Answer("infeasible")
+        if status == cp_model.MODEL_INVALID:
+            raise AssertionError("CP-SAT calls the model invalid: " + self.translation.target.validate())
+        bound = round(solver.best_objective_bound)
+        if status == cp_model.UNKNOWN:
+            return Answer("unknown", bound)
+        values = [solver.value(variable) for variable in self.translation.variables]
+        self._solution = values
+
+        def holds(literal: Lit) -> bool:
+            return bool(values[literal]) if literal > 0 else not values[-literal]
+
+        return Answer("optimal" if status == cp_model.OPTIMAL else "feasible", bound, holds)
+
+
+def configure(solver: cp_model.CpSolver, control: Control, *, presolve: bool) -> None:
+    """Parameters of every solve.
+
+    `presolve_inclusion_work_limit = 0` switches off the presolve step that certifies wrong optima in
+    OR-tools 9.15 (google/or-tools #5293).
+    """
+    parameters = solver.parameters
+    parameters.presolve_inclusion_work_limit = 0
+    parameters.catch_sigint_signal = False
+    parameters.cp_model_presolve = presolve
+    if control.deadline is not None:
+        parameters.max_time_in_seconds = max(0.01, control.deadline - (control.start + control.seconds))
+
+
+class _Watch(cp_model.CpSolverSolutionCallback):
+    def __init__(self, incumbent: Incumbent) -> None:
+        super().__init__()
+        self._incumbent = incumbent
+
+    def on_solution_callback(self) -> None:
+        self._incumbent(round(self.objective_value), round(self.best_objective_bound))
+
+
+def _solve(
+    solver: cp_model.CpSolver, model: cp_model.CpModel, watch: _Watch, control: Control
+) -> cp_model.CpSolverStatus:
+    """Solve while another thread waits for the stop button."""
+    done = threading.Event()
+
+    def stop_when_asked() -> None:
+        while not done.wait(_POLL_SECONDS):
+            if control.interrupted.is_set():
+                solver.stop_search()
+
+    guard = threading.Thread(target=stop_when_asked, daemon=True)
+    guard.start()
+    try:
+        return solver.solve(model, watch)
+    finally:
+        done.set()
+        guard.join()

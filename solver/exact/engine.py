@@ -1,0 +1,105 @@
+"""From a problem to an outcome by sessions: every execution order in turn, each under the best so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+
+from exactile.formulation.encoding.bounds import compulsory
+from exactile.formulation.families.build import Formulation, build
+from exactile.formulation.problem import Problem
+from exactile.solver.engine import Control, Outcome, Status
+from exactile.solver.exact.session import Loader
+from exactile.solver.exact.stages import Found, Stage, Stages
+from exactile.solver.orders import Names, execution_orders
+
+MOST_ORDERS = 24
+"""Execution orders solved one after the other: all that four Einsums can have."""
+
+
+def solve(problem: Problem, control: Control, load: Loader) -> Outcome:
+    """The best mapping over all execution orders, with the proof of the sessions that `load` makes."""
+    run = _Run(problem, control, load)
+    return run.outcome()
+
+
+def model_keys(problem: Problem) -> tuple[str, ...]:
+    """The quantities that a model must have: for a product its factors."""
+    names = (*problem.objective.keys, *problem.objective.subject_to)
+    return tuple(
+        dict.fromkeys(k for name in names for k in (("energy", "latency") if name == "edp" else (name,)))
+    )
+
+
+def formulations(problem: Problem) -> Iterator[Formulation]:
+    """One model per execution order."""
+    for order in _orders(problem)[:MOST_ORDERS]:
+        yield build(problem, order, model_keys(problem))
+
+
+def _orders(problem: Problem) -> list[Names]:
+    """Orders of the whole cascade in which the groups that the mapspace asks for are intervals."""
+    names = tuple(einsum.name for einsum in problem.cascade.einsums)
+    fusion = problem.mapspace.fusion
+    orders = execution_orders(problem, names, MOST_ORDERS + 1)
+    if isinstance(fusion, str):
+        return orders
+    return [order for order in orders if all(_contiguous(order, group) for group in fusion)]
+
+
+def _contiguous(order: Names, group: Names) -> bool:
+    places = sorted(order.index(name) for name in group)
+    return places[-1] - places[0] == len(places) - 1
+
+
+class _Run:
+    def __init__(self, problem: Problem, control: Control, load: Loader) -> None:
+        self.problem, self.control, self.load = problem, control, load
+        self.best: Found | None = None
+        self.proof = "none"
+
+    def outcome(self) -> Outcome:
+        minimize = self.problem.objective.minimize
+        orders = _orders(self.problem)
+        least = compulsory(self.problem, minimize)
+        complete = len(orders) <= MOST_ORDERS
+        bounds = [] if complete else [least]
+        for order in orders[:MOST_ORDERS]:
+            if self.control.stopped:
+                complete = False
+                bounds.append(least)
+                break
+            stage = self._order(order)
+            complete &= stage.complete
+            if stage.bound is not None or not stage.infeasible:
+                bounds.append(max(least, stage.bound or least))
+        return self._outcome(complete, min(bounds, default=least))
+
+    def _order(self, order: Names) -> Stage:
+        limits: dict[str, Fraction] = dict(self.problem.objective.subject_to)
+        first = self.problem.objective.minimize
+        if self.best is not None:
+            value = self.best.cost.quantity(first)
+            limits[first] = min(value, limits.get(first, value))
+        session = self.load(build(self.problem, order, model_keys(self.problem)))
+        self.proof = session.proof
+        stage = Stages(self.problem, session, self.control).run(limits)
+        if stage.best is not None and (self.best is None or self._score(stage.best) < self._score(self.best)):
+            self.best = stage.best
+        return stage
+
+    def _score(self, found: Found) -> tuple[Fraction, ...]:
+        return tuple(found.cost.quantity(key) for key in self.problem.objective.keys)
+
+    def _outcome(self, complete: bool, bound: Fraction) -> Outcome:
+        status: Status = "unknown"
+        if self.best is None:
+            if complete:
+                return Outcome("infeasible", proof=self.proof)
+            return Outcome(status, bound=bound)
+        value = self.best.cost.quantity(self.problem.objective.minimize)
+        status = "optimal" if complete else "feasible"
+        found = Outcome(status, self.best.mapping, value if complete else min(bound, value), self.proof)
+        self.control.report(value, found.bound)
+        return found if complete else replace(found, proof="none")

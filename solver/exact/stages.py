@@ -1,0 +1,175 @@
+"""Stages: quantities minimised one after the other, each kept at its optimum while the next is decided.
+
+Energy × latency is not linear. Where it is limited, the limit is first replaced by limits on the two
+factors; a solution that breaks it splits this rectangle in two, which lose the solution and nothing that
+keeps the limit. Where it is minimised, energy is minimised under ever tighter limits on latency.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from exactile.formulation.core import evaluate
+from exactile.formulation.cost import Cost
+from exactile.formulation.encoding.bounds import compulsory
+from exactile.formulation.families.decode import decode
+from exactile.formulation.mapping import Mapping as Answered
+from exactile.formulation.problem import Problem
+from exactile.solver.engine import Control
+from exactile.solver.exact.session import Answer, Session
+
+EDP = "edp"
+FACTORS = ("energy", "latency")
+Limits = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A mapping with its exact cost."""
+
+    mapping: Answered
+    cost: Cost
+
+
+@dataclass
+class Stage:
+    """The result of one stage: `bound` in base units; `complete` if it is the optimum."""
+
+    best: Found | None
+    bound: Fraction | None
+    complete: bool
+    infeasible: bool = False
+
+
+@dataclass
+class Stages:
+    """Minimises the keys of an objective in one session."""
+
+    problem: Problem
+    session: Session
+    control: Control
+    best: Found | None = None
+    first: Stage | None = field(default=None)
+
+    def run(self, limits: Mapping[str, Fraction]) -> Stage:
+        """All keys in turn under limits in base units; the result is that of the first key."""
+        keys = self.problem.objective.keys
+        kept = dict(limits)
+        for position, key in enumerate(keys):
+            if position and (self.control.stopped or self._at_floor(key)):
+                continue
+            stage = self._minimize_edp(kept) if key == EDP else self._minimize(key, kept)
+            if position == 0:
+                self.first = stage
+                if not stage.complete:
+                    break
+            if stage.best is not None:
+                self.best = stage.best
+            if stage.complete and self.best is not None:
+                kept[key] = min(self.best.cost.quantity(key), kept.get(key, self.best.cost.quantity(key)))
+        assert self.first is not None
+        return Stage(
+            self.best or self.first.best, self.first.bound, self.first.complete, self.first.infeasible
+        )
+
+    def _at_floor(self, key: str) -> bool:
+        """Whether no mapping has less of the quantity than the best so far."""
+        return self.best is not None and self.best.cost.quantity(key) <= compulsory(self.problem, key)
+
+    def _scale(self, key: str) -> int:
+        return self.session.formulation.costs.space.scale(key)
+
+    def _scaled(self, limits: Mapping[str, Fraction]) -> dict[str, int]:
+        return {key: int(most * self._scale(key) // 1) for key, most in limits.items() if key != EDP}
+
+    def _found(self, answer: Answer) -> Found | None:
+        if answer.holds is None:
+            return None
+        mapping = decode(self.session.formulation, answer.holds)
+        return Found(mapping, evaluate(self.problem.cascade, self.problem.hardware, mapping))
+
+    def _solve(self, key: str, limits: Limits, tell: bool) -> tuple[Answer, Found | None]:
+        scale = self._scale(key)
+
+        def incumbent(value: int, bound: int | None) -> None:
+            if tell:
+                least = None if bound is None else Fraction(bound, scale)
+                self.control.report(Fraction(value, scale), least)
+
+        answer = self.session.minimize(key, limits, self.control, incumbent)
+        return answer, self._found(answer)
+
+    def _minimize(self, key: str, limits: Mapping[str, Fraction]) -> Stage:
+        """Least value of a quantity that is no product, splitting on the product if it is limited."""
+        tell = key == self.problem.objective.minimize
+        waiting = [self._scaled(limits)]
+        product = limits.get(EDP)
+        best: Found | None = None
+        bounds: list[Fraction] = []
+        complete = True
+        while waiting:
+            rectangle = waiting.pop()
+            if best is not None:
+                at_most = int(best.cost.quantity(key) * self._scale(key)) - 1
+                rectangle = {**rectangle, key: min(at_most, rectangle.get(key, at_most))}
+            answer, found = self._solve(key, rectangle, tell)
+            if answer.bound is not None:
+                bounds.append(Fraction(answer.bound, self._scale(key)))
+            if found is not None and product is not None and found.cost.edp > product:
+                waiting += self._split(rectangle, found.cost, product)
+                continue
+            if found is not None:
+                best = found
+            if answer.status not in ("optimal", "infeasible"):
+                complete = False
+            if self.control.stopped and waiting:
+                complete = False
+                break
+        infeasible = complete and best is None
+        if complete and best is not None:
+            bound: Fraction | None = best.cost.quantity(key)
+        else:
+            bound = min(bounds) if bounds and not waiting else None
+        return Stage(best, bound, complete, infeasible)
+
+    def _split(self, rectangle: Limits, cost: Cost, product: Fraction) -> list[dict[str, int]]:
+        """Two rectangles without this solution that hold all with energy × latency ≤ `product`."""
+        shorter = {**rectangle, "latency": int(cost.cycles * self._scale("latency")) - 1}
+        energy = int(product / cost.cycles * self._scale("energy") // 1)
+        thriftier = {**rectangle, "energy": min(energy, rectangle.get("energy", energy))}
+        return [shorter, thriftier]
+
+    def _minimize_edp(self, limits: Mapping[str, Fraction]) -> Stage:
+        """Least energy × latency: least energy, then what a shorter latency could still win."""
+        fastest = self._minimize("latency", limits)
+        if fastest.best is None or fastest.bound is None:
+            return Stage(fastest.best, None, fastest.complete, fastest.infeasible)
+        best, shortest = fastest.best, fastest.bound
+        room = dict(limits)
+        floor = Fraction(0)
+        while True:
+            self.control.report(best.cost.edp, floor * shortest)
+            # a better product needs less energy than this even at the shortest latency
+            least = self._minimize(
+                "energy", {**room, "energy": self._below(best.cost.edp / shortest, "energy", room)}
+            )
+            if least.infeasible:
+                return Stage(best, best.cost.edp, fastest.complete)
+            if least.best is not None and least.best.cost.edp < best.cost.edp:
+                best = least.best
+            if not least.complete or least.bound is None:
+                energy = least.bound or Fraction(0)
+                return Stage(best, min(best.cost.edp, energy * shortest), False)
+            floor = least.bound
+            room["latency"] = self._below(best.cost.edp / floor, "latency", room) if floor else Fraction(0)
+            if not floor or room["latency"] < shortest:
+                return Stage(best, best.cost.edp, fastest.complete)
+
+    def _below(self, value: Fraction, key: str, limits: Mapping[str, Fraction]) -> Fraction:
+        """The greatest whole scaled amount below `value`, within the limit there is."""
+        scale = self._scale(key)
+        scaled = value * scale
+        whole = int(scaled) - 1 if scaled.denominator == 1 else int(scaled)
+        return min(Fraction(whole, scale), limits.get(key, Fraction(whole, scale)))
