@@ -58,7 +58,10 @@ class Stages:
         keys = self.problem.objective.keys
         kept = dict(limits)
         for position, key in enumerate(keys):
-            if position and (self.control.stopped or self._at_floor(key)):
+            if position and self.control.stopped:
+                break
+            if position and self.best is not None and self._at_floor(key):
+                kept[key] = self.best.cost.quantity(key)
                 continue
             stage = self._minimize_edp(kept) if key == EDP else self._minimize(key, kept)
             if position == 0:
