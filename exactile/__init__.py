@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from exactile.formulation.mapping import Mapping
     from exactile.formulation.problem import Mapspace, Objective, Problem
     from exactile.load import load_hardware as hardware
-    from exactile.load import load_problem
+    from exactile.load import load_problem, load_problems
     from exactile.load import load_workload as workload
     from exactile.mapping_file import dump_mapping, load_mapping
+    from exactile.solver.compare import Comparison, compare
     from exactile.solver.optimize import optimize
     from exactile.solver.solution import Solution
     from exactile.workloads.builders import attention, ffn
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 # public name: (module, name there)
 _PUBLIC = {
     "Cascade": ("formulation.cascade", "Cascade"),
+    "Comparison": ("solver.compare", "Comparison"),
     "Cost": ("formulation.cost", "Cost"),
     "Hardware": ("formulation.hardware", "Hardware"),
     "InputError": ("formulation.faults", "InputError"),
@@ -41,12 +43,14 @@ _PUBLIC = {
     "Problem": ("formulation.problem", "Problem"),
     "Solution": ("solver.solution", "Solution"),
     "attention": ("workloads.builders", "attention"),
+    "compare": ("solver.compare", "compare"),
     "dump_mapping": ("mapping_file", "dump_mapping"),
     "evaluate": ("formulation.core", "evaluate"),
     "ffn": ("workloads.builders", "ffn"),
     "hardware": ("load", "load_hardware"),
     "load_mapping": ("mapping_file", "load_mapping"),
     "load_problem": ("load", "load_problem"),
+    "load_problems": ("load", "load_problems"),
     "optimize": ("solver.optimize", "optimize"),
     "problem_hash": ("formulation.fingerprint", "problem_hash"),
     "violations": ("formulation.core", "violations"),
@@ -55,6 +59,7 @@ _PUBLIC = {
 
 __all__ = [
     "Cascade",
+    "Comparison",
     "Cost",
     "Hardware",
     "InputError",
@@ -66,12 +71,14 @@ __all__ = [
     "Solution",
     "__version__",
     "attention",
+    "compare",
     "dump_mapping",
     "evaluate",
     "ffn",
     "hardware",
     "load_mapping",
     "load_problem",
+    "load_problems",
     "optimize",
     "problem_hash",
     "violations",

@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import sys
+from collections.abc import Iterable
 from enum import IntEnum
 from io import TextIOWrapper
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 if TYPE_CHECKING:
+    from exactile.solver.compare import Comparison
     from exactile.solver.solution import Solution
 
 TRACEBACK_VARIABLE = "EXACTILE_TRACEBACK"
@@ -46,6 +48,9 @@ app = typer.Typer(
 Problem = Annotated[
     str, typer.Argument(metavar="PROBLEM", help="A problem file, or the name of a built-in problem.")
 ]
+TimeLimit = Annotated[
+    str, typer.Option(metavar="TIME", help="Stop each search after this time, e.g. 60s or 5min.")
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Option(
@@ -62,21 +67,30 @@ Json = Annotated[
 def solve(
     problem: Problem,
     engine: Annotated[str, typer.Option(help="auto, or one of `exactile list engines`.")] = "auto",
-    time_limit: Annotated[
-        str, typer.Option(metavar="TIME", help="Stop the search after this time, e.g. 60s or 5min.")
-    ] = "120s",
+    time_limit: TimeLimit = "120s",
     overrides: Overrides = None,
     json_file: Json = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the mapping as YAML.")] = None,
+    certify: Annotated[
+        bool, typer.Option("--certify", help="Ask another engine for a second proof.")
+    ] = False,
+    model: Annotated[
+        Path | None,
+        typer.Option("--write-model", metavar="FILE", help="Write the solver's model: .lp, .mps or .pb."),
+    ] = None,
 ) -> None:
     """Find the best mapping, prove it, verify it, and show it."""
     from exactile.load import dump_mapping, load_problem
     from exactile.running import solve as run
 
     seconds = _seconds(time_limit)
-    _check_writable(out, None if json_file == "-" else json_file)
+    _check_writable(out, model, None if json_file == "-" else json_file)
     loaded = load_problem(problem, overrides=overrides or [])
-    solution = run(loaded, engine, seconds)
+    if model is not None:
+        from exactile.solver.write_model import write_model
+
+        write_model(loaded, model, engine)
+    solution = run(loaded, engine, seconds, certify=certify)
     if out is not None and solution.mapping is not None:
         out.write_text(dump_mapping(loaded, solution.mapping), encoding="utf-8")
     if json_file is not None:
@@ -89,6 +103,45 @@ def solve(
 
         show(solution_report(solution))
     raise typer.Exit(_status(solution))
+
+
+@app.command()
+def compare(
+    problems: Annotated[
+        list[str], typer.Argument(metavar="PROBLEM…", help="Problem files, or names of built-in problems.")
+    ],
+    engines: Annotated[
+        str | None, typer.Option(metavar="NAME,NAME", help="Engines to compare; all of them by default.")
+    ] = None,
+    time_limit: TimeLimit = "120s",
+    overrides: Overrides = None,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the report as .md or .html.")
+    ] = None,
+    json_file: Json = None,
+) -> None:
+    """Let several engines solve the same problems: do they agree, and which is faster where?"""
+    from exactile.compare_markdown import comparison_lines
+    from exactile.compare_report import WRITERS
+    from exactile.load import load_problems
+    from exactile.running import compare as run
+    from exactile.terminal import show
+
+    seconds = _seconds(time_limit)
+    if report is not None and report.suffix not in WRITERS:
+        _fail(str(report), f"expected a file that ends in {' or '.join(WRITERS)}")
+    _check_writable(report, None if json_file == "-" else json_file)
+    names = None if engines is None else [name.strip() for name in engines.split(",") if name.strip()]
+    comparison = run(load_problems(problems, overrides or []), names, seconds)
+    if report is not None:
+        report.write_text(WRITERS[report.suffix](comparison), encoding="utf-8")
+    if json_file is not None:
+        from exactile.compare_json import comparison_json
+
+        _write_json(comparison_json(comparison), json_file)
+    if json_file != "-":
+        show(comparison_lines(comparison))
+    raise typer.Exit(_comparison_status(comparison))
 
 
 @app.command()
@@ -186,17 +239,26 @@ def _explain_failure(error: Exception) -> ExitStatus:
     if isinstance(error, UnsupportedProblem | NoUnitError | OSError):
         print(error, file=sys.stderr)
         return ExitStatus.BAD_INPUT
-    if os.environ.get(TRACEBACK_VARIABLE):
+    _show_traceback(error)
+    _report_bug([f"internal error: {type(error).__name__}: {error}"])
+    return ExitStatus.BUG
+
+
+def _show_traceback(error: Exception | None) -> None:
+    if error is not None and os.environ.get(TRACEBACK_VARIABLE):
         import traceback
 
         traceback.print_exception(error)
+
+
+def _report_bug(sentences: Iterable[str]) -> None:
     print(
-        f"internal error: {type(error).__name__}: {error}\n"
+        *sentences,
         "This is a bug of Exactile: please report it with the command and the files that led here "
         f"({TRACEBACK_VARIABLE}=1 shows where it happened).",
+        sep="\n",
         file=sys.stderr,
     )
-    return ExitStatus.BUG
 
 
 def _status(solution: Solution) -> ExitStatus:
@@ -208,6 +270,18 @@ def _status(solution: Solution) -> ExitStatus:
         "infeasible": ExitStatus.INFEASIBLE,
         "unknown": ExitStatus.NOTHING_FOUND,
     }[solution.status]
+
+
+def _comparison_status(comparison: Comparison) -> ExitStatus:
+    """A wrong answer is a bug, even in a comparison that was interrupted."""
+    from exactile.compare_summary import alarms
+
+    if wrong := alarms(comparison):
+        for _, answer in comparison.failures:
+            _show_traceback(answer.failure)
+        _report_bug(f"wrong answer: {sentence}" for sentence in wrong)
+        return ExitStatus.BUG
+    return ExitStatus.INTERRUPTED if comparison.interrupted else ExitStatus.SOLVED
 
 
 def _seconds(text: str) -> float:

@@ -56,6 +56,7 @@ def solution_json(solution: Solution) -> dict[str, Any]:
         "bound": _optional(solution.bound),
         "gap": solution.gap,
         "proof": solution.proof,
+        "certificate": solution.certificate,
         "reason": solution.reason,
         "seconds": {name: round(seconds, 6) for name, seconds in solution.seconds.items()},
         "trace": [[round(p.seconds, 6), _optional(p.incumbent), _optional(p.bound)] for p in solution.trace],

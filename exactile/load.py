@@ -27,6 +27,7 @@ __all__ = [
     "load_hardware",
     "load_mapping",
     "load_problem",
+    "load_problems",
     "load_workload",
     "mapping_data",
 ]
@@ -59,6 +60,19 @@ def load_problem(source: PathLike, overrides: Iterable[str] = ()) -> Problem:
         if whole:
             root = _follow_parts(root, faults)
     return _problem(root, faults)
+
+
+def load_problems(sources: Iterable[PathLike], overrides: Iterable[str] = ()) -> list[Problem]:
+    """Several problems, each with the same overrides. Raises `LoadError` with the faults of all of them."""
+    loaded, faults, changes = [], list[FileFault](), tuple(overrides)
+    for source in sources:
+        try:
+            loaded.append(load_problem(source, changes))
+        except LoadError as error:
+            faults += error.faults
+    if faults:
+        raise LoadError(faults)
+    return loaded
 
 
 def load_workload(source: PathLike) -> Cascade:

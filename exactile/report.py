@@ -131,6 +131,8 @@ def _headline(solution: Solution) -> list[Line]:
     problem = solution.problem
     paid = [] if solution.cost is None else costs(problem, solution.cost)
     facts = [*paid[:1], ("status", _status(solution))]
+    if solution.certificate:
+        facts.append(("certificate", solution.certificate))
     if solution.reason:
         facts.append(("reason", solution.reason))
     facts += paid[1:]

@@ -9,32 +9,48 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from exactile.formulation.problem import Problem
 from exactile.formulation.quantity_text import grouped
+from exactile.solver.compare import Comparison, Watcher
+from exactile.solver.compare import compare as run_comparison
 from exactile.solver.engine import Control, TracePoint
 
 if TYPE_CHECKING:
+    from rich.status import Status
+
     from exactile.solver.solution import Solution
+
+Result = TypeVar("Result")
 
 _POLL_SECONDS = 0.1
 _SHOW_CURSOR = "\x1b[?25h"
 
 
-def solve(problem: Problem, engine: str, time_limit: float | None) -> Solution:
+def solve(problem: Problem, engine: str, time_limit: float | None, *, certify: bool = False) -> Solution:
     """`optimize`, stopped by the first Ctrl-C (the best mapping so far comes back), killed by the second."""
     from exactile.solver.optimize import optimize
 
     with _progress(problem) as progress:
         control = Control(time_limit, progress)
-        return _in_worker(lambda: optimize(problem, engine, control=control), control)
+        return _in_worker(lambda: optimize(problem, engine, certify=certify, control=control), control.stop)
 
 
-def _in_worker(work: Callable[[], Solution], control: Control) -> Solution:
-    results: list[Solution] = []
+def compare(problems: Sequence[Problem], engines: Sequence[str] | None, time_limit: float) -> Comparison:
+    """`solver.compare`, ended by the first Ctrl-C with the answers so far, killed by the second."""
+    interrupted = threading.Event()
+    with _watching(len(problems)) as watcher:
+        return _in_worker(
+            lambda: run_comparison(problems, engines, time_limit, interrupted=interrupted, watcher=watcher),
+            interrupted.set,
+        )
+
+
+def _in_worker(work: Callable[[], Result], stop: Callable[[], None]) -> Result:
+    results: list[Result] = []
     errors: list[BaseException] = []
 
     def run() -> None:
@@ -48,7 +64,7 @@ def _in_worker(work: Callable[[], Solution], control: Control) -> Solution:
         if sys.stderr.isatty():
             sys.stderr.write(_SHOW_CURSOR)  # the progress display hides it, and a second Ctrl-C kills at once
             sys.stderr.flush()
-        control.stop()
+        stop()
 
     thread = threading.Thread(target=run, name="search", daemon=True)
     previous = signal.signal(signal.SIGINT, interrupt)
@@ -80,3 +96,29 @@ def _progress(problem: Problem) -> Iterator[Callable[[TracePoint], None] | None]
             status.update(f"{name}: best {best}, bound {bound}, {point.seconds:.1f} s (Ctrl-C stops)")
 
         yield show
+
+
+@contextmanager
+def _watching(problems: int) -> Iterator[Watcher | None]:
+    """A line on standard error that says which engine is searching what, if that is a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("comparing …") as status:
+        yield _Shown(problems, status)
+
+
+class _Shown(Watcher):
+    """Shows where a comparison is."""
+
+    def __init__(self, problems: int, status: Status) -> None:
+        self.problems, self.status = problems, status
+        self.seen: list[Problem] = []
+
+    def starting(self, problem: Problem, engine: str) -> None:
+        if not self.seen or self.seen[-1] is not problem:
+            self.seen.append(problem)
+        place = f"{len(self.seen)} of {self.problems}"
+        self.status.update(f"{place}: {engine} on {problem.name} (Ctrl-C ends with what is there)")

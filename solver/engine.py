@@ -1,6 +1,6 @@
 """What an engine is: a function from a problem to the best mapping it found and what it proved.
 
-An engine returns data. It never verifies itself: `solver.optimize` rescores and replays its answer.
+An engine returns data. It never verifies itself: `solver.run` rescores and replays its answer.
 """
 
 from __future__ import annotations
@@ -96,6 +96,10 @@ class Control:
     def left(self) -> float | None:
         """Seconds until the limit, never negative; `None` without a limit."""
         return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
+
+    def rest(self) -> Control:
+        """A control for one more search, in the time that is left and with the same stop button."""
+        return Control(self.left, self._progress, self.interrupted)
 
     def stop(self) -> None:
         """Ask the search to return its best answer soon. Safe to call from a signal handler."""

@@ -18,7 +18,7 @@ from exactile.solver.engine import Engine, Size, UnsupportedProblem
 AUTO = "auto"
 
 MOST_PAIRS = 10**9
-"""What `auto` enumerates at most: about ten seconds, at the 10⁸ pairs a second that two cores score."""
+"""What `auto` enumerates at most: some ten seconds for traffic or energy, at 10⁸ pairs a second on two cores."""
 _MOST_IN_WORDS = "10^9"
 
 

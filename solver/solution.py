@@ -26,7 +26,8 @@ class Solution:
     """What `optimize` returns.
 
     `value` and `bound` are exact, in the base unit of the objective. `proof` names who proved the
-    bound. `reason` explains an infeasible problem in a sentence, `choice` why this engine was taken.
+    bound. `reason` explains an infeasible problem in a sentence, `choice` why this engine was taken,
+    `certificate` what came of a second proof, if one was asked for.
     """
 
     problem: Problem
@@ -43,11 +44,17 @@ class Solution:
     space: Space = field(default_factory=Space)
     verified: Verified = field(default_factory=Verified)
     choice: str = "as asked"
+    certificate: str | None = None
 
     @property
     def value(self) -> Fraction | None:
         """The objective of the mapping, or `None` without one."""
         return None if self.cost is None else self.cost.quantity(self.problem.objective.minimize)
+
+    @property
+    def proved(self) -> bool:
+        """Whether nothing is left open: the optimum, or that there is no mapping."""
+        return self.status in ("optimal", "infeasible")
 
     @property
     def gap(self) -> float | None:

@@ -6,13 +6,14 @@ import sys
 import time
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 from exactile.formulation.core import evaluate
 from exactile.formulation.mapping import Mapping
 from exactile.formulation.problem import Problem
 from exactile.solver.engine import Control, Outcome, Space, UnsupportedProblem
 from exactile.solver.engines import EngineFacts
-from hand_made import buffer, fused
+from hand_made import buffer, fused, unfused
 
 
 def value(problem: Problem, mapping: Mapping) -> Fraction:
@@ -24,6 +25,17 @@ def honest(problem: Problem, control: Control) -> Outcome:
     best = value(problem, fused())
     control.report(best, best)
     return Outcome("optimal", fused(), best, "fake", space=Space(1, 1, 1))
+
+
+def second(problem: Problem, control: Control) -> Outcome:
+    """Proves the same as `honest`."""
+    return replace(honest(problem, control), proof="second")
+
+
+def slack(problem: Problem, control: Control) -> Outcome:
+    """Has a worse mapping, and a bound that holds for it but not for the mapping of `honest`."""
+    worse = value(problem, unfused())
+    return Outcome("feasible", unfused(), worse - 1, "none")
 
 
 def too_optimistic(problem: Problem, control: Control) -> Outcome:
@@ -110,10 +122,17 @@ def real(problem: Problem, control: Control) -> Outcome:
     return mmee(problem, control)
 
 
+def write(problem: Problem, path: Path) -> None:
+    """Writes a model of one line."""
+    path.write_text(f"minimize {problem.objective.minimize}\n", encoding="utf-8")
+
+
 ENGINES = {
     engine.__name__: EngineFacts(engine.__name__, f"fake_engines:{engine.__name__}", "a fake")
     for engine in (
         honest,
+        second,
+        slack,
         too_optimistic,
         too_pessimistic,
         boundless,
@@ -129,3 +148,6 @@ ENGINES = {
         real,
     )
 }
+ENGINES["second"] = replace(
+    ENGINES["second"], writer="fake_engines:write", formats=frozenset({".lp", ".mps"})
+)
