@@ -18,7 +18,7 @@ from exactile.solver.engine import Engine, Size, UnsupportedProblem
 AUTO = "auto"
 
 MOST_PAIRS = 10**9
-"""What `auto` enumerates at most: some ten seconds for traffic or energy, at 10⁸ pairs a second on two cores."""
+"""What `auto` enumerates at most: some ten seconds for traffic or energy, at 10⁸ pairs a second."""
 _MOST_IN_WORDS = "10^9"
 
 
