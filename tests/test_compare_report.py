@@ -35,6 +35,8 @@ FAKE = (sys.executable, str(HERE / "fake_main.py"))
 
 @pytest.fixture(autouse=True)
 def fakes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in ENGINES.keys() - {"mmee"}:
+        monkeypatch.delitem(ENGINES, name)
     for name, facts in fake_engines.ENGINES.items():
         monkeypatch.setitem(ENGINES, name, facts)
     yield

@@ -29,6 +29,8 @@ from hand_made import attention, fused, machine, problem, unfused
 
 @pytest.fixture(autouse=True)
 def fakes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in ENGINES.keys() - {"mmee"}:
+        monkeypatch.delitem(ENGINES, name)
     for name, facts in fake_engines.ENGINES.items():
         monkeypatch.setitem(ENGINES, name, facts)
     yield
