@@ -86,6 +86,12 @@ ENGINES: dict[str, EngineFacts] = {
             "exactile.solver.cpsat:cpsat",
             "constraint programming (OR-tools CP-SAT) on one model of a whole cascade",
         ),
+        EngineFacts(
+            "milp",
+            "exactile.solver.milp:milp",
+            "mixed-integer linear programming (PuLP and HiGHS) on one model of a whole cascade",
+            tolerance=1e-6,
+        ),
     )
 }
 
