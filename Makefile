@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test slow lint types bench structures wheel clean
+.PHONY: run test slow lint types bench ladder structures wheel clean
 
 run: $(BIN)/exactile            ## solve a real attention layer and show its best dataflow
 	$(BIN)/exactile solve gpt3-6.7b-attention
@@ -19,6 +19,9 @@ lint: $(BIN)/ruff               ## style
 
 bench: $(BIN)/exactile          ## the speed table of the README
 	$(BIN)/python bench/speed.py
+
+ladder: $(BIN)/exactile         ## every engine on problems of growing size
+	mkdir -p out && $(BIN)/python bench/ladder.py --report out/ladder.md --json out/ladder.json
 
 wheel: $(BIN)/pytest            ## build the wheel into dist/
 	rm -rf build dist

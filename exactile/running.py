@@ -10,7 +10,8 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping as Map
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, TypeVar
 
 from exactile.formulation.problem import Problem
@@ -39,12 +40,24 @@ def solve(problem: Problem, engine: str, time_limit: float | None, *, certify: b
         return _in_worker(lambda: optimize(problem, engine, certify=certify, control=control), control.stop)
 
 
-def compare(problems: Sequence[Problem], engines: Sequence[str] | None, time_limit: float) -> Comparison:
-    """`solver.compare`, ended by the first Ctrl-C with the answers so far, killed by the second."""
+def compare(
+    problems: Sequence[Problem],
+    engines: Sequence[str] | None,
+    time_limit: float,
+    *,
+    max_pairs: Map[str, int] | None = None,
+    watcher: Watcher | None = None,
+) -> Comparison:
+    """`solver.compare`, ended by the first Ctrl-C with the answers so far, killed by the second.
+
+    Without a `watcher` of the caller's a terminal shows where it is.
+    """
     interrupted = threading.Event()
-    with _watching(len(problems)) as watcher:
+    with _watching(len(problems)) if watcher is None else nullcontext(watcher) as told:
         return _in_worker(
-            lambda: run_comparison(problems, engines, time_limit, interrupted=interrupted, watcher=watcher),
+            lambda: run_comparison(
+                problems, engines, time_limit, max_pairs=max_pairs, interrupted=interrupted, watcher=told
+            ),
             interrupted.set,
         )
 

@@ -125,6 +125,9 @@ class Watcher:
     def answered(self, problem: Problem, size: Size | None, answer: Answer) -> None:
         """An engine has answered, or was not asked."""
 
+    def compared(self, row: Row) -> None:
+        """All engines have been asked about a problem, or as many as there was time for."""
+
 
 def compare(
     problems: Sequence[Problem],
@@ -162,6 +165,7 @@ def compare(
             answers.append(answer)
             watcher.answered(problem, size, answer)
         rows.append(Row(problem, size, tuple(answers)))
+        watcher.compared(rows[-1])
     return Comparison(tuple(rows), names, time_limit, stop.is_set())
 
 
