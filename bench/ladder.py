@@ -39,7 +39,7 @@ class Live(Watcher):
     def answered(self, problem: ex.Problem, size: Size | None, answer: Answer) -> None:
         solution = answer.solution
         if solution is None:
-            said = answer.declined or f"FAILED: {type(answer.failure).__name__}: {answer.failure}"
+            said = answer.reason if answer.failure is None else f"FAILED: {answer.reason}"
         else:
             said = f"{solution.status} in {seconds(answer.seconds or 0.0)} s"
         at = f"{time.monotonic() - self.start:7.1f} s"

@@ -24,8 +24,7 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
         "summary": summary(comparison),
         "contradictions": comparison.contradictions,
         "failures": [
-            {"problem": p.name, "engine": a.engine, "reason": f"{type(a.failure).__name__}: {a.failure}"}
-            for p, a in comparison.failures
+            {"problem": p.name, "engine": a.engine, "reason": a.reason} for p, a in comparison.failures
         ],
         "ratios": [asdict(ratio) for ratio in ratios(comparison)],
         "crossovers": [asdict(crossover) for crossover in crossovers(comparison)],

@@ -26,8 +26,7 @@ def summary(comparison: Comparison) -> list[str]:
 def alarms(comparison: Comparison) -> list[str]:
     """Every contradiction and every failure, in a sentence each; empty unless Exactile has a bug."""
     failed = [
-        f"{problem.name}: {answer.engine} failed: {type(answer.failure).__name__}: {answer.failure}"
-        for problem, answer in comparison.failures
+        f"{problem.name}: {answer.engine} failed: {answer.reason}" for problem, answer in comparison.failures
     ]
     return [*comparison.contradictions, *failed]
 

@@ -38,6 +38,13 @@ class Answer:
         return self.solution is not None and self.solution.proved
 
     @property
+    def reason(self) -> str:
+        """Why there is no solution, on one line; empty if there is one."""
+        if self.failure is not None:
+            return f"{type(self.failure).__name__}: {' '.join(str(self.failure).split())}"
+        return self.declined or ""
+
+    @property
     def seconds(self) -> float | None:
         """Seconds of the search alone, or `None` without one."""
         return None if self.solution is None else max(SHORTEST, self.solution.seconds["search"])
