@@ -1,8 +1,9 @@
 # One line per recipe. Everything runs in .venv, which is made when it is missing.
 PYTHON ?= python3
+PEER_PYTHON ?= python3.12
 BIN := .venv/bin
 
-.PHONY: run test slow lint types bench ladder structures wheel clean
+.PHONY: run test slow lint types bench ladder peers structures wheel clean
 
 run: $(BIN)/exactile            ## solve a real attention layer and show its best dataflow
 	$(BIN)/exactile solve gpt3-6.7b-attention
@@ -23,12 +24,15 @@ bench: $(BIN)/exactile          ## the speed table of the README
 ladder: $(BIN)/exactile         ## every engine on problems of growing size
 	mkdir -p out && $(BIN)/python bench/ladder.py --report out/ladder.md --json out/ladder.json
 
+peers: $(BIN)/exactile .venv-accelforge/ready    ## side by side with AccelForge, see docs/peers.md
+	$(BIN)/python bench/peers/accelforge.py --engines mmee,cpsat --markdown docs/peers.md
+
 wheel: $(BIN)/pytest            ## build the wheel into dist/
 	rm -rf build dist
 	$(BIN)/python -m build --wheel --outdir dist
 
 clean:                          ## remove everything that was made here
-	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-accelforge build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(BIN)/exactile: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -42,3 +46,8 @@ $(BIN)/pytest $(BIN)/ruff &: pyproject.toml
 
 structures: $(BIN)/exactile    ## the structures that ship with the package
 	$(BIN)/python bench/ship_structures.py
+
+.venv-accelforge/ready:
+	$(PEER_PYTHON) -m venv .venv-accelforge
+	.venv-accelforge/bin/pip install -qq --disable-pip-version-check accelforge==1.0.467
+	touch $@

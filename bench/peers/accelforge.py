@@ -5,7 +5,8 @@ AccelForge 1.0.467 lives in an environment of its own, with Python 3.12 and the 
     python3.12 -m venv .venv-accelforge
     .venv-accelforge/bin/pip install accelforge==1.0.467
 
-Then `python bench/peers/accelforge.py [--python PATH] [--engines mmee,cpsat] [--markdown FILE]`.
+Then `python bench/peers/accelforge.py [--python PATH] [--engines mmee,cpsat] [--markdown FILE]`, or all of it
+with `make peers`.
 
 Each tool searches each problem in a fresh process, one worker, several times: the first search and the
 median of the others. What is compared, and what is not, is explained in docs/peers.md. The exit status is 1
@@ -44,6 +45,8 @@ WORKER = Path(__file__).with_name("accelforge_worker.py")
 LAYERS = (("BERT-base attention", "crosscheck-h12-512"), ("GPT-3 6.7B attention", "crosscheck-h32-2048"))
 CAPACITIES = {"1 MiB": 1024, "16 KiB": 16}
 OBJECTIVES = ("energy", "dram_traffic")
+# a file that has these two lines keeps what is around them when the report is written to it
+MARKS = ("<!-- the report begins -->\n", "<!-- the report ends -->\n")
 # AccelForge computes in single precision
 PRECISION = Fraction(1, 10**6)
 HEADER = (
@@ -206,8 +209,10 @@ def summary(comparisons: Sequence[Comparison], engines: Iterable[str]) -> Iterat
     )
 
 
-def report(comparisons: Sequence[Comparison], engines: Sequence[str], versions: dict[str, str]) -> str:
-    where = f"{platform.machine()}, {os.cpu_count()} cores"
+def report(
+    comparisons: Sequence[Comparison], engines: Sequence[str], versions: dict[str, str], load: float
+) -> str:
+    where = f"{platform.machine()}, {os.cpu_count()} cores, load {load:.1f} before the run"
     title = (
         f"{date.today():%-d %B %Y}: AccelForge {versions['accelforge']} (Python {versions['python']}, one "
         f"worker) and Exactile {__version__} (Python {platform.python_version()}) on {where}."
@@ -216,13 +221,23 @@ def report(comparisons: Sequence[Comparison], engines: Sequence[str], versions: 
     return "\n".join([title, "", HEADER, *lines, "", *summary(comparisons, engines)]) + "\n"
 
 
+def write(text: str, file: Path) -> None:
+    """Write the report: between the two marks if the file has them, as the whole file otherwise."""
+    if file.is_file():
+        old = file.read_text(encoding="utf-8")
+        begin, end = MARKS
+        if begin in old and end in old:
+            text = old[: old.index(begin)] + begin + "\n" + text + "\n" + old[old.index(end) :]
+    file.write_text(text, encoding="utf-8")
+
+
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="AccelForge and Exactile on the same problems.")
     default = Path(".venv-accelforge/bin/python")
     parser.add_argument("--python", type=Path, default=default, help=f"the peer's Python (default {default})")
     parser.add_argument("--engines", default="mmee", help="our engines, separated by commas (default mmee)")
-    parser.add_argument("--searches", type=int, default=4, help="searches per problem and tool (default 4)")
-    parser.add_argument("--markdown", type=Path, help="write the table to this file as well")
+    parser.add_argument("--searches", type=int, default=4, help="searches per problem and tool, at least 2")
+    parser.add_argument("--markdown", type=Path, help="write the report to this file as well")
     return parser.parse_args()
 
 
@@ -233,6 +248,7 @@ def main() -> int:
         raise SystemExit(f"unknown engine {', '.join(unknown)} (known: {', '.join(ENGINES)})")
     if not options.python.is_file():
         raise SystemExit(f"no Python at {options.python}\n{__doc__}")
+    load = os.getloadavg()[0]
     comparisons: list[Comparison] = []
     versions: dict[str, str] = {}
     for problem in problems():
@@ -240,10 +256,10 @@ def main() -> int:
         mine = tuple(ours(problem, engine, options.searches) for engine in engines)
         comparisons.append(Comparison(problem, answer, mine))
         print("\n".join(rows(comparisons[-1])), file=sys.stderr, flush=True)
-    text = report(comparisons, engines, versions)
+    text = report(comparisons, engines, versions, load)
     print(text, end="")
     if options.markdown:
-        options.markdown.write_text(text, encoding="utf-8")
+        write(text, options.markdown)
     faults = [fault for each in comparisons for fault in each.faults]
     print("\n".join(faults), file=sys.stderr, end="\n" if faults else "")
     return 1 if faults else 0
