@@ -72,7 +72,7 @@ def _ratio(ratio: Ratio) -> str:
 
 def _crossover(crossover: Crossover) -> str:
     enumeration, solver = crossover.enumeration, crossover.solver
-    rule = f"{crossover.kept} of {_count(crossover.problems, 'problem')} follow this rule"
+    rule = f"true of {crossover.kept} of {_count(crossover.problems, 'problem')}"
     if crossover.above is None:
         return f"{enumeration} enumerates faster than {solver} solves, up to the largest space here ({rule})."
     if crossover.below is None:
