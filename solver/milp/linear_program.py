@@ -61,7 +61,9 @@ class LinearProgram:
             if most < low:
                 return False
             room = most - quantity.constant
-            constraint.changeRHS(-(room + LIMIT_SLACK * max(abs(room), abs(most))) / unit)
+            step = self.step(quantity)
+            room -= room % step
+            constraint.changeRHS(-(room + max(step / 2, LIMIT_SLACK * abs(room))) / unit)
         self._minimize(self.quantities[key])
         return True
 

@@ -9,6 +9,7 @@ are whole numbers: what follows from them is as large as the rows make it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import gcd
 
 from exactile.formulation.families.model import Linear, Model, Product, Quantity, Row
 from exactile.solver.milp.program import Program, literal, total
@@ -31,6 +32,10 @@ def translate(model: Model) -> Program:
 
 def _enforced(program: Program, row: Row) -> None:
     terms = Linear(0, row.terms)
+    if not row.when and all(c < 0 for _, c in row.terms) and not all(program.whole[v] for v, _ in row.terms):
+        step = gcd(*(c for _, c in row.terms))
+        program.add(terms.times(2), 2 * -(-row.low // step) * step - step)
+        return
     missing = row.low - program.bounds(terms)[0]
     if missing > 0:
         slack = [literal(-lit).times(missing) for lit in row.when]
