@@ -34,7 +34,7 @@ def group_floor(problem: Problem, names: Collection[str], quantity: str) -> Frac
         floors = [amount for name, amount in moved.items() if name.startswith("level:")]
         for einsum in einsums:
             units = candidates(hardware, einsum)
-            steps = min(point_cost(hardware, einsum, unit).cycles / _width(hardware, unit) for unit in units)
+            steps = min(point_cost(hardware, einsum, unit).cycles / width(hardware, unit) for unit in units)
             floors.append(cascade.points(einsum) * steps)
         return max(floors, default=Fraction(0)) + hardware.launch
     total = moved.get(quantity, Fraction(0))
@@ -47,7 +47,7 @@ def group_floor(problem: Problem, names: Collection[str], quantity: str) -> Frac
     return total
 
 
-def _width(hardware: Hardware, unit: ComputeUnit) -> int:
+def width(hardware: Hardware, unit: ComputeUnit) -> int:
     """Points that a unit computes in one step at most."""
     width = unit.instances.size * (unit.lanes if unit.kind == "vector" else 1)
     if unit.kind != "vector":

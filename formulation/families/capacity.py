@@ -71,9 +71,7 @@ class _Capacity:
         most = max(bits for bits, _ in possible)
         result = self.model.integer(name, 0, min(self.capacity, self.model.bounds(footprint)[1] * most))
         for bits, literals in possible:
-            scaled = footprint.times(bits)
-            terms = [(result, 1), *((v, -c) for v, c in scaled.terms)]
-            self.model.at_least(terms, scaled.constant, literals)
+            self.model.lift(result, footprint.times(bits), literals)
         return Linear(0, ((result, 1),))
 
     def _wider(self, index: int, literals: tuple[Lit, ...]) -> list[tuple[int, tuple[Lit, ...]]]:

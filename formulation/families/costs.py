@@ -85,5 +85,5 @@ class Costs:
             name, max(0, max(low for low, _ in bounds)), max(high for _, high in bounds)
         )
         for part in known:
-            self.model.at_least([(result, 1), *((v, -c) for v, c in part.terms)], part.constant)
+            self.model.lift(result, part)
         return Linear(0, ((result, 1),))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import pairwise
 
 from exactile.formulation.families.layout import Layout
 from exactile.formulation.families.model import Lit, Model, Quantity
@@ -28,14 +29,7 @@ class Decisions:
             for rank in layout.ranks
             if rank in layout.loops(k) and rank in layout.loops(k + 1)
         }
-        self.trips = {
-            (e, rank): tuple(
-                model.boolean(f"trips[{layout.names[e]},{rank},{trips}]")
-                for trips, _ in layout.candidates(e, rank)
-            )
-            for e in range(count)
-            for rank in layout.loops(e)
-        }
+        self.reach = {(e, rank): self._staircase(e, rank) for e in range(count) for rank in layout.loops(e)}
         self.outside = {
             (c, rank): model.boolean(f"outside[{self.copy_name(c)},{rank}]")
             for c, copy in enumerate(layout.copies)
@@ -50,16 +44,27 @@ class Decisions:
         copy = self.layout.copies[index]
         return f"{copy.tensor}@{self.layout.names[copy.at]}"
 
+    def _staircase(self, position: int, rank: str) -> tuple[Lit, ...]:
+        """Per candidate, that the loop has at least its trips."""
+        name = f"{self.layout.names[position]},{rank}"
+        candidates = self.layout.candidates(position, rank)
+        found = [Model.TRUE, *(self.model.boolean(f"trips[{name}]≥{n}") for n, _ in candidates[1:])]
+        for fewer, more in pairwise(found):
+            self.model.implies((more,), fewer)
+        return tuple(found)
+
     def share(self, cut: int, rank: str) -> Lit:
         """Einsums `cut` and `cut + 1` share the loop over `rank`."""
         return self.shared.get((cut, rank), -Model.TRUE)
 
     def absent(self, position: int, rank: str) -> Lit:
         """The Einsum has no loop over `rank`: one trip."""
-        if (position, rank) not in self.trips:
+        if (position, rank) not in self.reach:
             return Model.TRUE
-        trips, _ = self.layout.candidates(position, rank)[0]
-        return self.trips[position, rank][0] if trips == 1 else -Model.TRUE
+        if self.layout.candidates(position, rank)[0][0] > 1:
+            return -Model.TRUE
+        reach = self.reach[position, rank]
+        return -reach[1] if len(reach) > 1 else Model.TRUE
 
     def out(self, copy: int, rank: str) -> Lit:
         """The loop over `rank` is outside the buffer of a copy."""
@@ -106,22 +111,25 @@ class Decisions:
 
     @cached_property
     def gated(self) -> dict[tuple[int, str], tuple[tuple[Lit, int, int], ...]]:
-        """Per copy and rank, literals `(literal, trips, tile)`: the loop is outside and has these trips."""
+        """Per copy and rank a staircase `(literal, trips, tile)`: outside, with at least these trips."""
         found = {}
-        for (c, rank), literal in self.outside.items():
+        for (c, rank), outside in self.outside.items():
             position = self.layout.copies[c].at
-            choices = []
-            for trips_literal, (trips, tile) in zip(
-                self.trips[position, rank], self.layout.candidates(position, rank), strict=True
-            ):
-                if trips > 1:
-                    both = self.model.boolean(f"outside[{self.copy_name(c)},{rank},{trips}]")
-                    self.model.implies((both,), trips_literal)
-                    self.model.implies((literal, trips_literal), both)
-                    choices.append((both, trips, tile))
-            # a loop that is outside has two trips or more, so exactly one literal holds then
-            self.model.exactly_one([-literal, *(lit for lit, _, _ in choices)])
-            found[c, rank] = tuple(choices)
+            candidates = self.layout.candidates(position, rank)
+            loop = [
+                (reach, trips, tile)
+                for reach, (trips, tile) in zip(self.reach[position, rank], candidates, strict=True)
+                if trips > 1
+            ]
+            # a loop that is outside has two trips or more
+            steps = [(outside, *loop[0][1:])] if loop else []
+            for reach, trips, tile in loop[1:]:
+                both = self.model.boolean(f"outside[{self.copy_name(c)},{rank}]≥{trips}")
+                self.model.implies((both,), reach)
+                self.model.implies((both,), steps[-1][0])
+                self.model.implies((outside, reach), both)
+                steps.append((both, trips, tile))
+            found[c, rank] = tuple(steps)
         return found
 
     def visits(self, copy: int, rank: str) -> Quantity:
@@ -130,17 +138,16 @@ class Decisions:
 
     def extent(self, copy: int, rank: str) -> Quantity:
         """How much of `rank` the copy's buffer holds: the tile if the loop is outside, else everything."""
-        choices = tuple((lit, tile) for lit, _, tile in self.gated.get((copy, rank), ()))
-        return Quantity(self.layout.problem.cascade.ranks[rank], choices)
+        steps = tuple((lit, tile) for lit, _, tile in self.gated.get((copy, rank), ()))
+        return Quantity(self.layout.problem.cascade.ranks[rank], steps)
+
+    def by_trips(self, position: int, rank: str, values: Sequence[int]) -> Quantity:
+        """One value per candidate of the loop over `rank`."""
+        steps = zip(self.reach[position, rank][1:], values[1:], strict=True)
+        return Quantity(values[0], tuple(steps))
 
     def trip_count(self, position: int, rank: str) -> Quantity:
         """Trips of the loop over `rank` around an Einsum, 1 without one."""
-        if (position, rank) not in self.trips:
+        if (position, rank) not in self.reach:
             return Quantity(1)
-        choices = zip(self.trips[position, rank], self.layout.candidates(position, rank), strict=True)
-        return of_one_hot([(literal, trips) for literal, (trips, _) in choices])
-
-
-def of_one_hot(choices: Sequence[tuple[Lit, int]]) -> Quantity:
-    """Exactly one of the literals holds: the first value is the base."""
-    return Quantity(choices[0][1], tuple(choices[1:]))
+        return self.by_trips(position, rank, [n for n, _ in self.layout.candidates(position, rank)])

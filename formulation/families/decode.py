@@ -50,9 +50,10 @@ class _Decoder:
         found = {}
         for rank in decisions.layout.loops(e):
             candidates = decisions.layout.candidates(e, rank)
-            for literal, (trips, tile) in zip(decisions.trips[e, rank], candidates, strict=True):
-                if trips > 1 and self.holds(literal):
-                    found[rank] = tile
+            reached = sum(map(self.holds, decisions.reach[e, rank]))
+            trips, tile = candidates[reached - 1]
+            if trips > 1:
+                found[rank] = tile
         return found
 
     def _shared(self, e: int, f: int) -> set[str]:

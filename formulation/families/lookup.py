@@ -8,74 +8,85 @@ lifts it to its value.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from exactile.formulation.families.decisions import of_one_hot
 from exactile.formulation.families.model import Lit, Model, Quantity
 
 Table = npt.NDArray[np.int64]
 
 
 def lookup(
-    model: Model, name: str, choices: Sequence[Sequence[Lit]], tables: Sequence[tuple[Lit, Table]]
+    model: Model, name: str, axes: Sequence[Sequence[Lit]], tables: Sequence[tuple[Lit, Table]]
 ) -> Quantity:
     """The entry at the chosen place of the table whose literal holds (exactly one does).
 
-    `choices` are one-hots, one per axis of the tables.
+    `axes` are staircases, one per axis of the tables, each beginning with a literal that always holds.
     """
     values = np.unique(np.concatenate([table.ravel() for _, table in tables]))
     if len(values) == 1:
         return Quantity(int(values[0]))
-    if len(tables) == 1 and len(choices) == 1:
-        entries = tables[0][1].tolist()
-        return of_one_hot(list(zip(choices[0], entries, strict=True)))
+    if len(tables) == 1 and len(axes) == 1:
+        base, *rest = tables[0][1].tolist()
+        return Quantity(base, tuple(zip(axes[0][1:], rest, strict=True)))
     steps = [model.boolean(f"{name}≥{value}") for value in values[1:].tolist()]
-    for higher, lower in zip(steps[1:], steps, strict=False):
+    for lower, higher in pairwise(steps):
         model.implies((higher,), lower)
+    lift = _Lift(model, steps, values)
     for literal, table in tables:
-        _lift(model, steps, values, choices, (literal,), table)
-    quantity = Quantity(int(values[0]), tuple(zip(steps, values[1:].tolist(), strict=True)), "steps")
-    _tighten(model, quantity, choices, tables)
+        lift(axes, (literal,), table, int(values[0]))
+    quantity = Quantity(int(values[0]), tuple(zip(steps, values[1:].tolist(), strict=True)))
+    _tighten(model, quantity, axes, tables)
     return quantity
 
 
-def _lift(
-    model: Model,
-    steps: Sequence[Lit],
-    values: Table,
-    choices: Sequence[Sequence[Lit]],
-    given: tuple[Lit, ...],
-    table: Table,
-) -> None:
-    """Every entry of a table lifts the staircase; what all entries of an axis reach is said once."""
-    least = int(table.min())
-    place = int(np.searchsorted(values, least))
-    if place:
-        model.implies(given, steps[place - 1])
-    if not choices or (table == least).all():
-        return
-    for literal, part in zip(choices[0], table, strict=True):
-        if (part > least).any():
-            _lift(model, steps, values, choices[1:], (*given, literal), np.asarray(part))
+@dataclass(frozen=True)
+class _Lift:
+    """Every entry of a table lifts the staircase `steps` of `values`."""
+
+    model: Model
+    steps: Sequence[Lit]
+    values: Table
+
+    def __call__(
+        self, axes: Sequence[Sequence[Lit]], given: tuple[Lit, ...], table: Table, known: int
+    ) -> None:
+        """`known`: what `given` already reaches. What all entries along an axis reach is said once."""
+        least = int(table.min())
+        if least > known:
+            place = int(np.searchsorted(self.values, least))
+            self.model.implies(given, self.steps[place - 1])
+        known = max(known, least)
+        if not axes or (table <= known).all():
+            return
+        moves = np.diff(table, axis=0)
+        rising, falling = bool((moves >= 0).all()), bool((moves <= 0).all())
+        for place, part in enumerate(table):
+            if (part > known).any():
+                here = () if falling else (axes[0][place],)
+                ahead = () if rising or place == len(table) - 1 else (-axes[0][place + 1],)
+                self(axes[1:], (*given, *here, *ahead), np.asarray(part), known)
 
 
 def _tighten(
     model: Model,
     quantity: Quantity,
-    choices: Sequence[Sequence[Lit]],
+    axes: Sequence[Sequence[Lit]],
     tables: Sequence[tuple[Lit, Table]],
 ) -> None:
     """Rows that a relaxation needs: per axis, and per table and axis, the least entry of each choice."""
     total = model.linear(quantity)
     merged = np.minimum.reduce([table for _, table in tables])
-    for axis, literals in enumerate(choices):
-        others = tuple(a for a in range(len(choices)) if a != axis)
+    for axis, literals in enumerate(axes):
+        others = tuple(a for a in range(len(axes)) if a != axis)
         for when, table in (((), merged), *(((lit,), table) for lit, table in tables)):
             if when and len(tables) == 1:
                 continue
-            least = table.min(axis=others) if others else table
-            if (least > quantity.base).any():
-                terms = [(lit, -int(value)) for lit, value in zip(literals, least, strict=True)]
-                model.at_least([*total.terms, *terms], -total.constant, when)
+            base, *rest = (table.min(axis=others) if others else table).tolist()
+            floor = model.linear(Quantity(base, tuple(zip(literals[1:], rest, strict=True))))
+            if max([base, *rest]) > quantity.base:
+                terms = [*total.terms, *((v, -c) for v, c in floor.terms)]
+                model.at_least(terms, floor.constant - total.constant, when)

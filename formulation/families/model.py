@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal as Kind
+from itertools import pairwise
 
 Lit = int
 Terms = tuple[tuple[int, int], ...]
@@ -18,32 +18,46 @@ Terms = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`low ≤ Σ coefficient·variable` over the `terms`, where every literal of `when` holds."""
+    """`low ≤ Σ coefficient·variable` over the `terms`, where every literal of `when` holds.
+
+    `lifts` is a variable that the row keeps from below and that has no other purpose: who does not need
+    the variable does not need the row.
+    """
 
     terms: Terms
     low: int
     when: tuple[Lit, ...] = ()
+    lifts: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A positive integer: `base` while no literal holds.
+    """A positive integer that a staircase of literals decides.
 
-    `one`: at most one literal holds, and its value is taken. `steps`: the literals are a staircase, each
-    implies the one before it, and the value of the last that holds is taken (values rise).
+    Every literal of `steps` implies the one before it; the value of the last that holds is taken, `base`
+    if none does. Values need not rise.
     """
 
     base: int
-    choices: tuple[tuple[Lit, int], ...] = ()
-    kind: Kind["one", "steps"] = "one"
+    steps: tuple[tuple[Lit, int], ...] = ()
+
+    kind = "steps"
+
+    @property
+    def choices(self) -> tuple[tuple[Lit, int], ...]:
+        return self.steps
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        return (self.base, *(value for _, value in self.steps))
 
     @property
     def low(self) -> int:
-        return min((self.base, *(value for _, value in self.choices)))
+        return min(self.values)
 
     @property
     def high(self) -> int:
-        return max((self.base, *(value for _, value in self.choices)))
+        return max(self.values)
 
     @property
     def fixed(self) -> bool:
@@ -51,23 +65,30 @@ class Quantity:
 
     def increments(self) -> Iterable[tuple[Lit, int]]:
         """`(literal, amount)`: the value is `base` plus the amounts of the literals that hold."""
-        last = self.base
-        for literal, value in self.choices:
+        for (literal, value), last in zip(self.steps, self.values, strict=False):
             yield literal, value - last
-            if self.kind == "steps":
-                last = value
 
-    def times(self, factor: int) -> Quantity:
-        return Quantity(self.base * factor, tuple((lit, v * factor) for lit, v in self.choices), self.kind)
+    def floors(self) -> Iterable[tuple[int, tuple[Lit, ...]]]:
+        """`(value, condition)`: the quantity is at least the value where all of the condition holds.
+
+        Together they say the quantity from below. A staircase that only rises or only falls needs one
+        literal each, which holds for every step beyond as well.
+        """
+        values = self.values
+        rising = all(a <= b for a, b in pairwise(values))
+        falling = all(a >= b for a, b in pairwise(values))
+        for place, value in enumerate(values):
+            here = () if place == 0 or falling else (self.steps[place - 1][0],)
+            ahead = () if place == len(self.steps) or rising else (-self.steps[place][0],)
+            yield value, (*here, *ahead)
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """`result ≥ ∏ factors` where every literal of `when` holds."""
+    """`result ≥ ∏ factors`."""
 
     result: int
     factors: tuple[Quantity, ...]
-    when: tuple[Lit, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -153,11 +174,41 @@ class Model:
         self.implies(kept, both)
         return both
 
-    def at_least(self, terms: Iterable[tuple[int, int]], low: int, when: Sequence[Lit] = ()) -> None:
+    def at_least(
+        self,
+        terms: Iterable[tuple[int, int]],
+        low: int,
+        when: Sequence[Lit] = (),
+        lifts: int | None = None,
+    ) -> None:
+        """`Σ coefficient·variable ≥ low` where all of `when` holds; `lifts` as in `Row`."""
         merged = Linear(0, tuple(terms)).merged()
         conditions = tuple(lit for lit in when if lit != self.TRUE)
         if -self.TRUE not in conditions:
-            self.rows.append(Row(merged.terms, low, conditions))
+            self.rows.append(Row(merged.terms, low, conditions, lifts))
+
+    def lift(self, result: int, value: Linear, when: Sequence[Lit] = ()) -> None:
+        """`result ≥ value` where all of `when` holds."""
+        terms = ((result, 1), *((v, -c) for v, c in value.terms))
+        self.at_least(terms, value.constant, when, result)
+
+    def needed(self, quantities: Iterable[Linear]) -> set[int]:
+        """Variables that decide what is feasible or these quantities."""
+        lifting: dict[int, list[int]] = {}
+        waiting = [v for quantity in quantities for v, _ in quantity.terms]
+        for row in self.rows:
+            variables = [v for v, _ in row.terms]
+            if row.lifts is None:
+                waiting += variables
+            else:
+                lifting.setdefault(row.lifts, []).extend(variables)
+        found: set[int] = set()
+        while waiting:
+            variable = waiting.pop()
+            if variable not in found:
+                found.add(variable)
+                waiting += lifting.get(variable, ())
+        return found
 
     def linear(self, quantity: Quantity) -> Linear:
         """A quantity as a sum of variables."""
@@ -170,10 +221,13 @@ class Model:
                 terms.append((literal, amount))
         return Linear(constant, tuple(terms))
 
-    def product(self, name: str, factors: Iterable[Quantity], high: int | None = None) -> Linear:
+    def product(
+        self, name: str, factors: Iterable[Quantity], high: int | None = None, least: int = 0
+    ) -> Linear:
         """The product of quantities as a sum of variables: itself if only one factor varies.
 
-        `high` is an upper limit on the product, if a larger one is of no use.
+        `high` is an upper limit on the product, if a larger one is of no use; `least` is known to be
+        reached.
         """
         constant, varying = 1, []
         for factor in factors:
@@ -181,13 +235,17 @@ class Model:
                 constant *= factor.base
             else:
                 varying.append(factor)
-        if not varying:
+        if not varying or not constant:
             return Linear(constant)
         if len(varying) == 1:
-            return self.linear(varying[0]).times(constant)
+            single = self.linear(varying[0]).times(constant)
+            if least > self.bounds(single)[0]:
+                self.at_least(single.terms, least - single.constant)
+            return single
         low = top = 1
         for factor in varying:
             low, top = low * factor.low, top * factor.high
+        low = max(low, -(-least // constant))
         if high is not None:
             top = max(low, min(top, high // constant))
         result = self.integer(name, low, top)
@@ -213,11 +271,10 @@ class Model:
         if not conditions:
             return value
         result = self.integer(name, 0, max(0, self.bounds(value)[1]))
-        self.at_least(((result, 1), *((v, -c) for v, c in value.terms)), value.constant, conditions)
+        self.lift(result, value, conditions)
         if floor and len(conditions) == 1:
             (literal,) = conditions
             positive = literal > 0
-            self.at_least(
-                ((result, 1), (abs(literal), -floor if positive else floor)), 0 if positive else floor
-            )
+            factor, low = (-floor, 0) if positive else (floor, floor)
+            self.at_least(((result, 1), (abs(literal), factor)), low, lifts=result)
         return Linear(0, ((result, 1),))

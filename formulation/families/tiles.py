@@ -8,18 +8,15 @@ from exactile.formulation.families.decisions import Decisions
 def add_tiles(decisions: Decisions) -> None:
     """One trip count per Einsum and rank; a shared loop has two or more, equal on both sides."""
     model, layout = decisions.model, decisions.layout
-    for literals in decisions.trips.values():
-        model.exactly_one(literals)
     for (cut, rank), share in decisions.shared.items():
         first = _by_trips(decisions, cut, rank)
         second = _by_trips(decisions, cut + 1, rank)
         for trips in first.keys() | second.keys():
-            a, b = first.get(trips, -model.TRUE), second.get(trips, -model.TRUE)
-            if trips == 1:
-                model.implies((share,), -a)
-                model.implies((share,), -b)
-            else:
+            if trips > 1:
+                a, b = first.get(trips, -model.TRUE), second.get(trips, -model.TRUE)
                 model.equal(a, b, (share,))
+        for position in (cut, cut + 1):
+            model.implies((share,), -decisions.absent(position, rank))
     for (copy, rank), outside in decisions.outside.items():
         model.implies((outside,), -decisions.absent(layout.copies[copy].at, rank))
 
@@ -28,5 +25,5 @@ def _by_trips(decisions: Decisions, position: int, rank: str) -> dict[int, int]:
     candidates = decisions.layout.candidates(position, rank)
     return {
         trips: literal
-        for literal, (trips, _) in zip(decisions.trips[position, rank], candidates, strict=True)
+        for literal, (trips, _) in zip(decisions.reach[position, rank], candidates, strict=True)
     }

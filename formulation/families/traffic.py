@@ -94,7 +94,7 @@ def _corrections(decisions: Decisions, amounts: Amounts) -> None:
             f = layout.at[output]
             if (written, barrier.rank) not in decisions.outside or not _reads(decisions, f, barrier.tensor):
                 continue
-            trips = Quantity(0, decisions.visits(written, barrier.rank).choices)
+            trips = Quantity(0, decisions.visits(written, barrier.rank).steps)
             factors = [trips, *repetitions(decisions, f)]
             count = model.product(f"corrections[{output},{barrier.rank}]", factors)
             count = model.where(f"corrected[{output},{barrier.rank}]", count, (possible,))

@@ -14,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from exactile.formulation.einsum import Access, Einsum
+from exactile.formulation.encoding.bounds import width
 from exactile.formulation.encoding.inner import PassCounts, pass_counts, unit_families
 from exactile.formulation.encoding.metrics import access_vector
 from exactile.formulation.families.amounts import Amounts
-from exactile.formulation.families.decisions import Decisions, of_one_hot
+from exactile.formulation.families.decisions import Decisions
 from exactile.formulation.families.lookup import Table, lookup
 from exactile.formulation.families.model import Linear, Lit, Model, Quantity
 from exactile.formulation.families.traffic import repetitions
@@ -92,12 +93,12 @@ class UnitUse:
         return size
 
     def _trips(self, rank: str) -> tuple[Lit, ...]:
-        return self.decisions.trips[self.position, rank]
+        return self.decisions.reach[self.position, rank]
 
     def _padded(self, rank: str) -> Quantity:
         """The extent of a rank with every tile padded to full size."""
         candidates = self.layout.candidates(self.position, rank)
-        return of_one_hot([(lit, n * t) for lit, (n, t) in zip(self._trips(rank), candidates, strict=True)])
+        return self.decisions.by_trips(self.position, rank, [n * t for n, t in candidates])
 
     def _grid(self, axes: Sequence[str]) -> tuple[dict[str, Floats], Table]:
         """Tiles of every rank over the grid of the candidates of `axes` (1 elsewhere), and the passes."""
@@ -193,7 +194,12 @@ class UnitUse:
             name = f"steps[{self.einsum.name},{unit},{'.'.join(ranks)}]"
             choices = [self._trips(rank) for rank in ranks]
             factors.append(lookup(self.model, name, choices, self._classes(name, tables)))
-        return self.model.product(f"steps[{self.einsum.name},{unit}]", [*factors, *self.repeated])
+        problem = self.layout.problem
+        least = -(
+            -problem.cascade.points(self.einsum) // width(problem.hardware, problem.hardware.unit(unit))
+        )
+        name = f"steps[{self.einsum.name},{unit}]"
+        return self.model.product(name, [*factors, *self.repeated], least=least)
 
     def _roles(self, kind: str) -> list[list[str]]:
         """Ranks whose tiles decide the steps together; the steps are the product over these."""

@@ -23,41 +23,39 @@ class CpSatSession:
 
     def __init__(self, formulation: Formulation, *, presolve: bool = True) -> None:
         self.formulation, self.presolve = formulation, presolve
-        self.translation = Translation(formulation.model)
-        self.values = {
-            key: self.translation.quantity(key, linear)
-            for key, linear in formulation.costs.quantities.items()
-        }
+        self._translations: dict[frozenset[str], Translation] = {}
         self._solution: list[int] | None = None
 
     def minimize(self, key: str, limits: Mapping[str, int], control: Control, incumbent: Incumbent) -> Answer:
         """The least value of a quantity; see `Session`."""
-        model = self.translation.target
-        reachable = [
-            self.translation.set_high(name, value, limits.get(name)) for name, value in self.values.items()
-        ]
-        if not all(reachable):
-            return Answer("infeasible")
-        model.minimize(self.values[key])
-        model.clear_hints()  # type: ignore[no-untyped-call]
-        if self._solution is not None:
-            for variable, hint in zip(self.translation.variables, self._solution, strict=True):
-                model.add_hint(variable, hint)
+        translation = self._translation(frozenset({key, *limits}))
+        if not translation.limit(limits):
+            return Answer("unknown" if translation.capped else "infeasible")
+        translation.target.minimize(translation.quantities[key])
+        translation.hint(self._solution)
         solver = cp_model.CpSolver()
         configure(solver, control, presolve=self.presolve)
-        watch = _Watch(incumbent)
-        status = _solve(solver, model, watch, control)
-        return self._answer(solver, status)
+        status = _solve(solver, translation.target, _Watch(incumbent), control)
+        return self._answer(solver, status, translation)
 
-    def _answer(self, solver: cp_model.CpSolver, status: cp_model.CpSolverStatus) -> Answer:
+    def _translation(self, keys: frozenset[str]) -> Translation:
+        """The model with what these quantities need; others would only slow it down."""
+        if keys not in self._translations:
+            quantities = {key: self.formulation.costs.quantities[key] for key in sorted(keys)}
+            self._translations[keys] = Translation(self.formulation.model, quantities)
+        return self._translations[keys]
+
+    def _answer(
+        self, solver: cp_model.CpSolver, status: cp_model.CpSolverStatus, translation: Translation
+    ) -> Answer:
         if status == cp_model.INFEASIBLE:
-            return Answer("infeasible")
+            return Answer("unknown" if translation.capped else "infeasible")
         if status == cp_model.MODEL_INVALID:
-            raise AssertionError("CP-SAT calls the model invalid: " + self.translation.target.validate())
+            raise AssertionError("CP-SAT calls the model invalid: " + translation.target.validate())
         bound = round(solver.best_objective_bound)
         if status == cp_model.UNKNOWN:
             return Answer("unknown", bound)
-        values = [solver.value(variable) for variable in self.translation.variables]
+        values = [solver.value(variable) for variable in translation.variables]
         self._solution = values
 
         def holds(literal: Lit) -> bool:

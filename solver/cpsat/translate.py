@@ -2,35 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ortools.sat.python import cp_model
 
-from exactile.formulation.families.model import Linear, Lit, Model, Product, Quantity
+from exactile.formulation.families.model import Linear, Lit, Model, Product, Quantity, Row, Terms
+
+LARGEST = 1 << 62
+"""CP-SAT wants the bounds of every sum below this."""
 
 
 class Translation:
-    """The CP-SAT model of a `Model`: `variables[v]` is variable `v`."""
+    """The CP-SAT model of a `Model`, as far as the quantities in `wanted` need it.
 
-    def __init__(self, model: Model) -> None:
+    `variables[v]` is variable `v`. A quantity that could exceed what CP-SAT can count is capped: `capped`
+    says that solutions beyond were left out.
+    """
+
+    def __init__(self, model: Model, wanted: Mapping[str, Linear]) -> None:
         self.source = model
-        self._highs: dict[str, int] = {}
         self.target = cp_model.CpModel()
+        self.capped = False
+        self._quantity_highs: dict[str, int] = {}
+        self._lows, self._highs = list(model.lows), list(model.highs)
+        self._needed = model.needed(wanted.values())
+        self._cap(wanted.values())
         self.variables = [self._variable(v) for v in range(len(model.names))]
         for clause in model.clauses:
             self.target.add_bool_or([self.literal(lit) for lit in clause])
         for one_hot in model.one_hots:
             self.target.add_exactly_one([self.literal(lit) for lit in one_hot])
         for row in model.rows:
-            total = self._sum(row.terms)
-            constraint = self.target.add(total >= row.low)
-            if row.when:
-                constraint.only_enforce_if([self.literal(lit) for lit in row.when])
+            if row.lifts is None or row.lifts in self._needed:
+                constraint = self.target.add(self._sum(row.terms) >= row.low)
+                if row.when:
+                    constraint.only_enforce_if([self.literal(lit) for lit in row.when])
         for product in model.products:
-            self._product(product)
+            if product.result in self._needed:
+                self._product(product)
+        self.quantities = {name: self._quantity(name, linear) for name, linear in wanted.items()}
+
+    def _cap(self, wanted: Iterable[Linear]) -> None:
+        """No term of a quantity, and nothing that lifts one, is larger than CP-SAT can add up."""
+        lifting: dict[int, list[Row]] = {}
+        for row in self.source.rows:
+            if row.lifts in self._needed:
+                lifting.setdefault(row.lifts, []).append(row)
+        waiting: list[int] = []
+
+        def cap(terms: Terms, most: int) -> None:
+            for variable, coefficient in terms:
+                high = max(self._lows[variable], most // coefficient) if coefficient > 0 else LARGEST
+                if high < self._highs[variable]:
+                    self._highs[variable], self.capped = high, True
+                    waiting.append(variable)
+
+        for linear in wanted:
+            cap(linear.terms, LARGEST // (2 * len(linear.terms) + 2))
+        for lifted in lifting:
+            cap(((lifted, 1),), LARGEST // 4)
+        while waiting:
+            result = waiting.pop()
+            for row in lifting.get(result, ()):
+                from_below = tuple((v, -c) for v, c in row.terms if v != result)
+                room = LARGEST // (2 * len(row.terms)) if row.when else self._highs[result] - row.low
+                cap(from_below, room)
 
     def _variable(self, v: int) -> cp_model.IntVar:
-        low, high, name = self.source.lows[v], self.source.highs[v], self.source.names[v]
+        low, high, name = self._lows[v], self._highs[v], self.source.names[v]
         if (low, high) == (0, 1):
             return self.target.new_bool_var(name)
         return self.target.new_int_var(low, high, name)
@@ -45,51 +84,54 @@ class Translation:
         merged = linear.merged()
         return self._sum(merged.terms) + merged.constant
 
-    def quantity(self, name: str, linear: Linear) -> cp_model.IntVar:
+    def _quantity(self, name: str, linear: Linear) -> cp_model.IntVar:
         """A variable that is at least the sum, for an objective or a limit."""
-        merged = linear.merged()
-        low, high = self.source.bounds(merged)
+        low, high = self._bounds(linear)
         variable = self.target.new_int_var(low, high, name)
-        self.target.add(variable >= self.expression(merged))
-        self._highs[name] = high
+        self._quantity_highs[name] = high
+        self.target.add(variable >= self.expression(linear))
         return variable
 
-    def set_high(self, name: str, variable: cp_model.IntVar, most: int | None) -> bool:
-        """Limit a quantity from above (`None` takes the limit back); false if nothing is that small."""
-        domain = self.target.proto.variables[variable.index].domain
-        domain[1] = self._highs[name]
-        if most is not None and most < domain[0]:
-            return False
-        domain[1] = self._highs[name] if most is None else min(self._highs[name], most)
+    def limit(self, limits: Mapping[str, int]) -> bool:
+        """Upper limits on quantities, in place of the last ones; false if one is out of reach."""
+        for name, variable in self.quantities.items():
+            domain = self.target.proto.variables[variable.index].domain
+            high = min(self._quantity_highs[name], limits.get(name, self._quantity_highs[name]))
+            if high < domain[0]:
+                return False
+            domain[1] = high
         return True
 
-    def _product(self, product: Product) -> None:
-        factors = sorted(product.factors, key=lambda q: len(q.choices))
-        total: Linear = self.source.linear(factors[-1])
-        for position, factor in enumerate(reversed(factors[:-1])):
-            last = position == len(factors) - 2
-            total = self._times(factor, total, product.result if last else None)
+    def hint(self, solution: Sequence[int] | None) -> None:
+        """Start from the values of a solution."""
+        self.target.clear_hints()  # type: ignore[no-untyped-call]
+        for variable, value in zip(self.variables, solution or (), strict=False):
+            self.target.add_hint(variable, value)
 
-    def _times(self, factor: Quantity, other: Linear, result: int | None) -> Linear:
-        """At least `factor · other`: one row per value of the factor, enforced where it is taken."""
-        low, high = self.source.bounds(other)
-        if result is None:
-            top = factor.high * high
-            variable = self.target.new_int_var(max(0, factor.low * low), top, "partial product")
-            self.variables.append(variable)
-            self.source.names.append("partial product")
-            self.source.lows.append(max(0, factor.low * low))
-            self.source.highs.append(top)
-            index = len(self.variables) - 1
-        else:
-            index = result
-        target = self.variables[index]
-        value = self.expression(other)
-        self.target.add(target >= factor.low * value)
-        for literal, amount in factor.choices:
-            if amount > factor.low:
-                self.target.add(target >= amount * value).only_enforce_if(self.literal(literal))
-        if factor.base > factor.low:
-            none = [~self.literal(literal) for literal, _ in factor.choices]
-            self.target.add(target >= factor.base * value).only_enforce_if(none)
-        return Linear(0, ((index, 1),))
+    def _bounds(self, linear: Linear) -> tuple[int, int]:
+        low = high = linear.constant
+        for variable, coefficient in linear.terms:
+            ends = coefficient * self._lows[variable], coefficient * self._highs[variable]
+            low, high = low + min(ends), high + max(ends)
+        return low, high
+
+    def _product(self, product: Product) -> None:
+        """Factor by factor, the one with the most steps first: that stays a sum."""
+        *factors, last = sorted(product.factors, key=lambda q: len(q.steps))
+        so_far = self.expression(self.source.linear(last))
+        low, high, most = last.low, last.high, self._highs[product.result]
+        for factor in reversed(factors[1:]):
+            low, high = low * factor.low, min(factor.high * high, most)
+            partial = self.target.new_int_var(low, high, f"partial {self.source.names[product.result]}")
+            self._times(factor, so_far, partial, high)
+            so_far = partial
+        self._times(factors[0], so_far, self.variables[product.result], most)
+
+    def _times(
+        self, factor: Quantity, other: cp_model.LinearExprT, result: cp_model.IntVar, most: int
+    ) -> None:
+        """`result ≥ factor · other`: one row per value of the factor, enforced where it is taken."""
+        for amount, condition in factor.floors():
+            row = self.target.add(result >= amount * other)
+            if condition:
+                row.only_enforce_if([self.literal(literal) for literal in condition])

@@ -113,6 +113,6 @@ class MilpSession:
             *decisions.outside.values(),
             *decisions.link,
         ]
-        found += [lit for literals in decisions.trips.values() for lit in literals]
+        found += [lit for literals in decisions.reach.values() for lit in literals]
         found += [lit for use in self.formulation.uses for lit in use.literals]
         return [lit for lit in found if lit > 1]

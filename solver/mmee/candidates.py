@@ -14,8 +14,8 @@ from exactile.formulation.encoding.plan import Plan, plans
 from exactile.formulation.encoding.shape import GroupSpec, group_specs
 from exactile.formulation.problem import Objective, Problem
 from exactile.solver.mmee.cache import cached_structures
-from exactile.solver.orders import Names, candidate_groups, execution_orders, partitions
 from exactile.solver.mmee.plan_search import Choice
+from exactile.solver.orders import Names, candidate_groups, execution_orders, partitions
 
 Point = tuple[int, ...]
 

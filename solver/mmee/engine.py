@@ -29,9 +29,9 @@ from exactile.solver.mmee.candidates import (
 from exactile.solver.mmee.decode import group_mapping
 from exactile.solver.mmee.goal import Floats, Front, Goal, Lexicographic
 from exactile.solver.mmee.infeasible import Unreachable, explain
-from exactile.solver.orders import Names
 from exactile.solver.mmee.search import search_group
 from exactile.solver.mmee.support import require_supported
+from exactile.solver.orders import Names
 
 SLACK = 1e-12
 """Relative width of a tie above 2**53, where float64 no longer holds every integer."""

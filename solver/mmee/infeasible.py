@@ -17,8 +17,8 @@ from exactile.formulation.encoding.shared_tiles import shared_count, shared_tile
 from exactile.formulation.mapping import Mapping, UnitMapping
 from exactile.formulation.problem import Mapspace, Problem
 from exactile.solver.mmee.decode import group_mapping
-from exactile.solver.orders import Names
 from exactile.solver.mmee.plan_search import Choice
+from exactile.solver.orders import Names
 
 _BLOCK = 1 << 20
 
