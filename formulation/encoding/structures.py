@@ -94,7 +94,7 @@ def _orders_agree(shape: Shape, shared: Sharing) -> bool:
             return False
         for f, other in enumerate(shape.orders[:e]):
             common = [rank for rank in order if shared.pair[e][f] >> rank & 1]
-            if other and common != [rank for rank in other if shared.pair[e][f] >> rank & 1]:
+            if order and other and common != [rank for rank in other if shared.pair[e][f] >> rank & 1]:
                 return False
     return True
 

@@ -57,4 +57,5 @@ def _pin_orders(decisions: Decisions, first: dict[tuple[int, str, str], Lit]) ->
             if rank not in place:
                 model.fix(decisions.absent(e, rank))
         for r, s in combinations([rank for rank in layout.loops(e) if rank in place], 2):
-            model.fix(first[e, r, s] if place[r] < place[s] else -first[e, r, s])
+            present = (-decisions.absent(e, r), -decisions.absent(e, s))
+            model.implies(present, first[e, r, s] if place[r] < place[s] else -first[e, r, s])
