@@ -10,24 +10,27 @@ from typing import Any
 
 import pulp  # type: ignore[import-untyped]
 
-from exactile.formulation.families.model import Linear, Lit
+from exactile.formulation.families.model import Linear, Lit, Terms
 from exactile.solver.milp.program import Program, Row, literal, total
 
 LIMIT_SLACK = 1e-9
-"""Relative slack of a limit: the solution that a limit was taken from stays within it."""
+"""Least relative slack of a limit."""
 
 
 class LinearProgram:
-    """`problem` is PuLP's, `variables[c]` is column `c`, `scale` turns its objective into scaled units."""
+    """A program with the quantities that may be its objective or limited.
+
+    `problem` is PuLP's, `variables[c]` is column `c`. One unit of the objective is `unit` of the quantity.
+    """
 
     def __init__(self, name: str, program: Program, quantities: Mapping[str, Linear]) -> None:
         self.program, self.quantities = program, {key: q.merged() for key, q in quantities.items()}
         self.problem = pulp.LpProblem(re.sub(r"\W+", "_", name), pulp.LpMinimize)
         self.variables = [self._variable(column) for column in range(len(program.names))]
-        self.scale = 1
+        self.unit = 1
         for row in program.rows:
             self._add(row)
-        self._limits = {key: self._limit(key, quantity) for key, quantity in self.quantities.items()}
+        self._limits = {key: self._limit(quantity) for key, quantity in self.quantities.items()}
 
     def _variable(self, column: int) -> Any:
         program = self.program
@@ -39,53 +42,64 @@ class LinearProgram:
 
     def _add(self, row: Row) -> Any:
         """Coefficients are divided by a power of two near the largest of them, which changes no digit."""
-        unit = _power_of_two(max((abs(c) for _, c in row.terms), default=1))
+        unit = _unit(row.terms)
         terms = {self.variables[v]: c / unit for v, c in row.terms}
         sense = pulp.LpConstraintEQ if row.equal else pulp.LpConstraintGE
         constraint = pulp.LpConstraint(pulp.LpAffineExpression(terms), sense, rhs=row.low / unit)
         self.problem.addConstraint(constraint)
         return constraint
 
-    def _limit(self, key: str, quantity: Linear) -> tuple[Any, int]:
-        """A row that keeps a quantity below its greatest value, and the unit in which it does."""
+    def _limit(self, quantity: Linear) -> Any:
+        """A row that keeps a quantity below its greatest value."""
         most = self.program.bounds(quantity)[1]
-        row = Row(quantity.times(-1).terms, quantity.constant - most)
-        return self._add(row), _power_of_two(max((abs(c) for _, c in row.terms), default=1))
+        return self._add(Row(quantity.times(-1).terms, quantity.constant - most))
 
     def aim(self, key: str, limits: Mapping[str, int]) -> bool:
-        """Minimise a quantity under upper limits; false if nothing is that small."""
-        for name, (constraint, unit) in self._limits.items():
-            quantity = self.quantities[name]
+        """Minimise a quantity under upper limits; false if one is out of reach.
+
+        Limits are half a step wide of the mark: what meets one exactly stays clear of the solver's tolerance.
+        """
+        for name, quantity in self.quantities.items():
             low, high = self.program.bounds(quantity)
             most = min(high, limits.get(name, high))
             if most < low:
                 return False
-            room = most - quantity.constant
-            step = self.step(quantity)
-            room -= room % step
-            constraint.changeRHS(-(room + max(step / 2, LIMIT_SLACK * abs(room))) / unit)
-        self._minimize(self.quantities[key])
+            step, room = self.step(name), most - quantity.constant
+            slack = max(step / 2, LIMIT_SLACK * abs(room))
+            self._limits[name].changeRHS(-(room - room % step + slack) / _unit(quantity.terms))
+        self._minimize(key)
         return True
 
-    def _minimize(self, quantity: Linear) -> None:
+    def _minimize(self, key: str) -> None:
         """The objective is divided so that its least value is in the thousands."""
+        quantity = self.quantities[key]
         least = self.program.bounds(quantity)[0] - quantity.constant
-        self.scale = _power_of_two(max(1, self.step(quantity), least // 1000))
-        terms = {self.variables[v]: c / self.scale for v, c in quantity.terms}
+        self.unit = _power_of_two(max(self.step(key), least // 1000))
+        terms = {self.variables[v]: c / self.unit for v, c in quantity.terms}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PuLP warns when an objective is replaced
             self.problem.setObjective(pulp.LpAffineExpression(terms))
 
-    @staticmethod
-    def step(quantity: Linear) -> int:
+    def step(self, key: str) -> int:
         """All values of a quantity lie a multiple of this apart."""
-        return gcd(*(c for _, c in quantity.terms)) or 1
+        return gcd(*(c for _, c in self.quantities[key].terms)) or 1
 
     def exclude(self, chosen: Sequence[Lit]) -> None:
         """Not all of these literals hold."""
         rest = total(literal(-lit) for lit in chosen).merged()
         self._add(Row(rest.terms, 1 - rest.constant))
 
+    def start(self, values: Mapping[int, bool]) -> dict[Any, float]:
+        """Values of columns as values of the variables of PuLP's problem."""
+        used = {id(variable) for variable in self.problem.variables()}
+        pairs = ((self.variables[column], float(value)) for column, value in values.items())
+        return {variable: value for variable, value in pairs if id(variable) in used}
+
+
+def _unit(terms: Terms) -> int:
+    return _power_of_two(max((abs(c) for _, c in terms), default=1))
+
 
 def _power_of_two(value: int) -> int:
+    """The greatest one that is no larger."""
     return 1 << (value.bit_length() - 1)

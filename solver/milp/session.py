@@ -1,118 +1,165 @@
 """A linear program that is solved again and again with other objectives and limits.
 
 HiGHS computes in floating point, so nothing it says is taken as it is. Every solution is decoded and judged
-in exact integers; one that breaks a capacity or a limit by less than HiGHS can see is cut off, and the
-program solved again. Bounds are lowered by the tolerance. A claim that a solution is optimal is passed on
-only if its exact cost agrees with the claimed value.
+in exact integers: one that breaks a capacity or a limit by less than HiGHS can see is cut off, one whose
+exact cost is not what HiGHS says is looked for again with a finer tolerance. Bounds are lowered by the
+tolerance, and a claim that contradicts a known solution is not passed on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass
 from math import ceil, isfinite
 
 from exactile.formulation.core import evaluate, violations
 from exactile.formulation.families.build import Formulation
-from exactile.formulation.families.decode import Holds, decode
-from exactile.formulation.families.model import Linear, Lit
+from exactile.formulation.families.decode import decode
+from exactile.formulation.families.model import Lit
 from exactile.solver.engine import Control
 from exactile.solver.exact.session import Answer, Incumbent
-from exactile.solver.milp.highs import Solved, solve
+from exactile.solver.milp.highs import Solved, Watch, solve
 from exactile.solver.milp.linear_program import LinearProgram
 from exactile.solver.milp.translate import translate
 
 TOLERANCE = 1e-6
-MOST_CUTS = 50
-"""Illegal solutions cut off in one solve before it is given up."""
+"""Relative error that a proof may have."""
+COARSE, FINE = 1e-6, 1e-9
+"""What HiGHS is allowed to miss rows and whole numbers by, at first and after a doubtful solution."""
+MOST_TRIES = 50
+"""Doubtful solutions looked at in one solve before it is given up."""
+
+
+@dataclass(frozen=True)
+class _Point:
+    """A legal solution: the values of the Booleans and the exact scaled quantities."""
+
+    values: Mapping[int, bool]
+    exact: Mapping[str, int]
+
+    def holds(self, literal: Lit) -> bool:
+        return self.values[literal] if literal > 0 else not self.values[-literal]
+
+    def within(self, limits: Mapping[str, int]) -> bool:
+        return all(self.exact[name] <= most for name, most in limits.items())
 
 
 class MilpSession:
-    """`limits` and objective of the last solve are taken back before the next."""
+    """One program per set of quantities that are minimised or limited together."""
 
     proof = "milp (float, 1e-6)"
 
     def __init__(self, formulation: Formulation) -> None:
         self.formulation = formulation
-        self.target = LinearProgram(
-            formulation.decisions.layout.problem.name,
-            translate(formulation.model),
-            formulation.costs.quantities,
-        )
-        self._last: list[float] | None = None
+        self._programs: dict[frozenset[str], LinearProgram] = {}
+        self._known: _Point | None = None
 
     def minimize(self, key: str, limits: Mapping[str, int], control: Control, incumbent: Incumbent) -> Answer:
         """The least value of a quantity; see `Session`."""
-        if not self.target.aim(key, limits):
+        target = self._program(frozenset({key, *limits}))
+        if not target.aim(key, limits):
             return Answer("infeasible")
-        quantity, unit = self.target.quantities[key], self.target.scale
-
-        def improved(value: float, bound: float) -> None:
-            least = self._safe(quantity, bound * unit) if isfinite(bound) else None
-            incumbent(quantity.constant + round(value * unit), least)
-
-        best: int | None = None
-        for _ in range(MOST_CUTS):
+        search = _Search(target, key, incumbent)
+        watch = Watch(control, search.improved)
+        start = {} if self._known is None else target.start(self._known.values)
+        tolerance = COARSE
+        for _ in range(MOST_TRIES):
             if control.stopped:
                 break
-            solved = solve(self.target.problem, self.target.variables, self._last, control, improved)
-            if solved.bound is not None:
-                best = self._safe(quantity, solved.bound * unit)
+            solved = solve(target.problem, target.variables, start, tolerance, watch)
+            search.note(solved)
             if solved.status == "infeasible":
-                return Answer("infeasible")
+                return self._nothing(limits)
             if solved.values is None:
                 break
-            answer = self._judged(key, limits, solved)
-            if answer is not None:
-                self._last = list(solved.values)
-                return answer
-        return Answer("unknown", best)
+            point = self._point(solved, target)
+            if point is None or not point.within(limits):
+                target.exclude(self._choices(solved))
+            else:
+                self._known = point
+                doubtful = not search.agrees(point, solved)
+                if solved.status != "optimal" or not doubtful or tolerance == FINE:
+                    return search.answer(point, "feasible" if doubtful else solved.status)
+            # HiGHS 1.16 may also return the start as the solution of a better value: go without one
+            start, tolerance = {}, FINE
+        if self._known is not None and self._known.within(limits):
+            return search.answer(self._known, "feasible")
+        return Answer("unknown", search.bound)
 
-    @staticmethod
-    def _safe(quantity: Linear, bound: float) -> int:
-        """The least value of the quantity that a bound in floating point leaves possible."""
-        step = LinearProgram.step(quantity)
-        lowered = bound - TOLERANCE * max(1.0, abs(bound))
-        return quantity.constant + step * ceil(lowered / step)
+    def _program(self, keys: frozenset[str]) -> LinearProgram:
+        if keys not in self._programs:
+            quantities = {key: self.formulation.costs.quantities[key] for key in sorted(keys)}
+            name = self.formulation.decisions.layout.problem.name
+            program = translate(self.formulation.model, quantities.values())
+            self._programs[keys] = LinearProgram(name, program, quantities)
+        return self._programs[keys]
 
-    def _judged(self, key: str, limits: Mapping[str, int], solved: Solved) -> Answer | None:
-        """The answer that a solution gives, or `None` for one that is illegal: it is cut off."""
-        assert solved.values is not None and solved.value is not None
-        values, quantity, unit = solved.values, self.target.quantities[key], self.target.scale
+    def _nothing(self, limits: Mapping[str, int]) -> Answer:
+        """What to make of a claim that nothing is feasible."""
+        if self._known is not None and self._known.within(limits):
+            return Answer("feasible", holds=self._known.holds)
+        return Answer("infeasible")
 
-        def holds(literal: Lit) -> bool:
-            return values[literal] > 0.5 if literal > 0 else values[-literal] <= 0.5
-
-        exact = self._exact(holds, limits)
-        if exact is None:
-            self.target.exclude([lit if holds(lit) else -lit for lit in self._decisions()])
-            return None
-        claimed = quantity.constant + solved.value * unit
-        bound = None if solved.bound is None else min(exact[key], self._safe(quantity, solved.bound * unit))
-        answer = Answer(solved.status, bound, holds)
-        if abs(exact[key] - claimed) > TOLERANCE * max(1.0, abs(claimed)):
-            return replace(answer, status="feasible")
-        return answer
-
-    def _exact(self, holds: Holds, limits: Mapping[str, int]) -> dict[str, int] | None:
-        """Exact scaled quantities of a solution; `None` if its mapping is illegal or breaks a limit."""
+    def _point(self, solved: Solved, target: LinearProgram) -> _Point | None:
+        """A solution in exact numbers; `None` if its mapping is illegal."""
+        assert solved.values is not None
+        count = len(self.formulation.model.names)
+        values = {v: solved.values[v] > 0.5 for v in range(1, count) if target.program.whole[v]}
+        values[self.formulation.model.TRUE] = True
         problem, space = self.formulation.decisions.layout.problem, self.formulation.costs.space
-        mapping = decode(self.formulation, holds)
+        point = _Point(values, {})
+        mapping = decode(self.formulation, point.holds)
         if violations(problem.cascade, problem.hardware, mapping, problem.mapspace):
             return None
         cost = evaluate(problem.cascade, problem.hardware, mapping)
-        exact = {name: int(cost.quantity(name) * space.scale(name)) for name in self.target.quantities}
-        return None if any(exact[name] > most for name, most in limits.items()) else exact
+        exact = {
+            name: int(cost.quantity(name) * space.scale(name)) for name in self.formulation.costs.quantities
+        }
+        return _Point(values, exact)
 
-    def _decisions(self) -> list[Lit]:
-        """The literals that a mapping is read from."""
+    def _choices(self, solved: Solved) -> list[Lit]:
+        """The literals of a solution that its mapping is read from."""
+        assert solved.values is not None
         decisions = self.formulation.decisions
-        found = [
-            *decisions.together,
-            *decisions.shared.values(),
-            *decisions.outside.values(),
-            *decisions.link,
-        ]
-        found += [lit for literals in decisions.reach.values() for lit in literals]
-        found += [lit for use in self.formulation.uses for lit in use.literals]
-        return [lit for lit in found if lit > 1]
+        read = [*decisions.together, *decisions.shared.values(), *decisions.outside.values(), *decisions.link]
+        read += [lit for literals in decisions.reach.values() for lit in literals]
+        read += [lit for use in self.formulation.uses for lit in use.literals]
+        variables = {abs(lit) for lit in read} - {self.formulation.model.TRUE}
+        return [v if solved.values[v] > 0.5 else -v for v in sorted(variables)]
+
+
+class _Search:
+    """One quantity of a program: its values and bounds, from units of the objective to scaled units."""
+
+    def __init__(self, target: LinearProgram, key: str, incumbent: Incumbent) -> None:
+        self.target, self.key, self.incumbent = target, key, incumbent
+        self.bound: int | None = None
+
+    def improved(self, value: float, bound: float) -> None:
+        """Called by HiGHS for every better solution."""
+        self.incumbent(round(self._scaled(value)), self._safe(bound) if isfinite(bound) else None)
+
+    def note(self, solved: Solved) -> None:
+        """Keep the best bound: cutting off illegal solutions only raises it."""
+        if solved.bound is not None:
+            found = self._safe(solved.bound)
+            self.bound = found if self.bound is None else max(self.bound, found)
+
+    def agrees(self, point: _Point, solved: Solved) -> bool:
+        """Whether the exact cost is what HiGHS says."""
+        assert solved.value is not None
+        claimed = self._scaled(solved.value)
+        return abs(point.exact[self.key] - claimed) <= TOLERANCE * max(1.0, abs(claimed))
+
+    def answer(self, point: _Point, status: str) -> Answer:
+        bound = None if self.bound is None else min(self.bound, point.exact[self.key])
+        return Answer("optimal" if status == "optimal" else "feasible", bound, point.holds)
+
+    def _scaled(self, value: float) -> float:
+        return self.target.quantities[self.key].constant + value * self.target.unit
+
+    def _safe(self, bound: float) -> int:
+        """The least value of the quantity that a bound in floating point leaves possible."""
+        step, whole = self.target.step(self.key), bound * self.target.unit
+        lowered = whole - TOLERANCE * max(1.0, abs(self._scaled(bound)))
+        return self.target.quantities[self.key].constant + step * ceil(lowered / step)

@@ -8,31 +8,36 @@ are whole numbers: what follows from them is as large as the rows make it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from math import gcd
 
 from exactile.formulation.families.model import Linear, Model, Product, Quantity, Row
 from exactile.solver.milp.program import Program, literal, total
 
 
-def translate(model: Model) -> Program:
-    """The program of a model; column `v` is variable `v`."""
+def translate(model: Model, wanted: Iterable[Linear]) -> Program:
+    """The program of a model as far as the quantities in `wanted` need it; column `v` is variable `v`."""
     whole = [(low, high) == (0, 1) for low, high in zip(model.lows, model.highs, strict=True)]
     program = Program(list(model.names), list(model.lows), list(model.highs), whole)
+    needed = model.needed(wanted)
     for clause in model.clauses:
         program.add(total(map(literal, clause)), 1)
     for one_hot in model.one_hots:
         program.add(total(map(literal, one_hot)), 1, equal=True)
     for row in model.rows:
-        _enforced(program, row)
+        if row.lifts is None or row.lifts in needed:
+            _enforced(program, row)
     for product in model.products:
-        _product(program, model, product)
+        if product.result in needed:
+            _product(program, model, product)
     return program
 
 
 def _enforced(program: Program, row: Row) -> None:
     terms = Linear(0, row.terms)
-    if not row.when and all(c < 0 for _, c in row.terms) and not all(program.whole[v] for v, _ in row.terms):
+    if not row.when and _is_ceiling(program, row):
+        # half a step of room: what fills a capacity to the last bit stays clear of the solver's tolerance
         step = gcd(*(c for _, c in row.terms))
         program.add(terms.times(2), 2 * -(-row.low // step) * step - step)
         return
@@ -42,9 +47,14 @@ def _enforced(program: Program, row: Row) -> None:
         program.add(total([terms, *slack]), row.low)
 
 
+def _is_ceiling(program: Program, row: Row) -> bool:
+    """The row limits a sum of amounts from above."""
+    return all(c < 0 for _, c in row.terms) and not all(program.whole[v] for v, _ in row.terms)
+
+
 def _product(program: Program, model: Model, product: Product) -> None:
     """Factor by factor, that with the most values first: it is not taken apart."""
-    *factors, first = sorted(product.factors, key=lambda factor: len(factor.choices))
+    *factors, first = sorted(product.factors, key=lambda factor: len(factor.steps))
     so_far, (low, high) = model.linear(first), (first.low, first.high)
     most = program.highs[product.result]
     while factors:
@@ -81,12 +91,6 @@ def _times(program: Program, factor: Quantity, other: Linear, bounds: tuple[int,
 
 def _cases(factor: Quantity) -> Iterator[tuple[int, Linear]]:
     """Every value of a quantity with a sum that is 1 where it is taken, else 0."""
-    held = [literal(lit) for lit, _ in factor.choices]
-    values = [factor.base, *(value for _, value in factor.choices)]
-    if factor.kind == "one":
-        yield factor.base, total([Linear(1), *(lit.times(-1) for lit in held)])
-        yield from zip(values[1:], held, strict=True)
-        return
-    steps = [Linear(1), *held, Linear(0)]
-    for value, this, after in zip(values, steps[:-1], steps[1:], strict=True):
-        yield value, total([this, after.times(-1)])
+    reached = [Linear(1), *(literal(lit) for lit, _ in factor.steps), Linear(0)]
+    for value, (here, ahead) in zip(factor.values, pairwise(reached), strict=True):
+        yield value, total([here, ahead.times(-1)])
