@@ -90,6 +90,8 @@ ENGINES: dict[str, EngineFacts] = {
             "milp",
             "exactile.solver.milp:milp",
             "mixed-integer linear programming (PuLP and HiGHS) on one model of a whole cascade",
+            writer="exactile.solver.milp.write:write",
+            formats=frozenset({".lp", ".mps"}),
             tolerance=1e-6,
         ),
     )

@@ -2,46 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from math import isfinite
-from typing import Any, Literal
+from typing import Any
 
 import highspy
 import pulp  # type: ignore[import-untyped]
 
-from exactile.solver.engine import Control
-
-Status = Literal["optimal", "feasible", "infeasible", "unknown"]
-Improved = Callable[[float, float], None]
-"""Called with the value and the bound of a better solution, in units of the objective."""
-
-
-@dataclass(frozen=True)
-class Solved:
-    """`values` of the variables asked for (`None` without a solution), `bound` in units of the objective."""
-
-    status: Status
-    value: float | None = None
-    bound: float | None = None
-    values: Sequence[float] | None = None
-
-
-@dataclass(frozen=True)
-class Watch:
-    """What a solve looks at while it runs."""
-
-    control: Control
-    improved: Improved
+from exactile.solver.milp.solved import Solved, Watch
 
 
 def solve(
     problem: Any, variables: Sequence[Any], start: Mapping[Any, float], tolerance: float, watch: Watch
 ) -> Solved:
-    """Solve a PuLP problem, from the values in `start`, within the time and until the button of the watch.
-
-    `tolerance`: how far a solution may miss a row or a whole number.
-    """
+    """See `SolveProgram`."""
     problem.solve(_Highs(start, tolerance, watch))
     info = problem.solverModel.getInfo()
     bound = info.mip_dual_bound if isfinite(info.mip_dual_bound) else None

@@ -10,7 +10,7 @@ from typing import Any
 
 import pulp  # type: ignore[import-untyped]
 
-from exactile.formulation.families.model import Linear, Lit, Terms
+from exactile.formulation.families.model import Linear, Lit, Model, Terms
 from exactile.solver.milp.program import Program, Row, literal, total
 
 LIMIT_SLACK = 1e-9
@@ -37,7 +37,7 @@ class LinearProgram:
         name = re.sub(r"\W+", "_", program.names[column], flags=re.ASCII).strip("_")
         kind = pulp.LpInteger if program.whole[column] else pulp.LpContinuous
         return self.problem.add_variable(
-            f"x{column}_{name}"[:200], program.lows[column], program.highs[column], kind
+            f"x{column}_{name}"[:100], program.lows[column], program.highs[column], kind
         )
 
     def _add(self, row: Row) -> Any:
@@ -75,10 +75,19 @@ class LinearProgram:
         quantity = self.quantities[key]
         least = self.program.bounds(quantity)[0] - quantity.constant
         self.unit = _power_of_two(max(self.step(key), least // 1000))
-        terms = {self.variables[v]: c / self.unit for v, c in quantity.terms}
+        self._objective(quantity, self.unit)
+
+    def _objective(self, quantity: Linear, unit: int) -> None:
+        terms = {self.variables[v]: c / unit for v, c in quantity.terms}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PuLP warns when an objective is replaced
             self.problem.setObjective(pulp.LpAffineExpression(terms))
+
+    def price(self, key: str, scale: int) -> None:
+        """Take a quantity with its constant, divided by `scale`, as the objective."""
+        quantity = self.quantities[key]
+        whole = Linear(0, ((Model.TRUE, quantity.constant), *quantity.terms)).merged()
+        self._objective(whole, scale)
 
     def step(self, key: str) -> int:
         """All values of a quantity lie a multiple of this apart."""

@@ -1,8 +1,8 @@
 """A linear program that is solved again and again with other objectives and limits.
 
-HiGHS computes in floating point, so nothing it says is taken as it is. Every solution is decoded and judged
-in exact integers: one that breaks a capacity or a limit by less than HiGHS can see is cut off, one whose
-exact cost is not what HiGHS says is looked for again with a finer tolerance. Bounds are lowered by the
+The solvers compute in floating point, so nothing they say is taken as it is. Every solution is decoded and
+judged in exact integers: one that breaks a capacity or a limit by less than they can see is cut off, one
+whose exact cost is not what they say is looked for again with a finer tolerance. Bounds are lowered by the
 tolerance, and a claim that contradicts a known solution is not passed on.
 """
 
@@ -18,14 +18,14 @@ from exactile.formulation.families.decode import decode
 from exactile.formulation.families.model import Lit
 from exactile.solver.engine import Control
 from exactile.solver.exact.session import Answer, Incumbent
-from exactile.solver.milp.highs import Solved, Watch, solve
 from exactile.solver.milp.linear_program import LinearProgram
+from exactile.solver.milp.solved import Solved, Watch, installed
 from exactile.solver.milp.translate import translate
 
 TOLERANCE = 1e-6
 """Relative error that a proof may have."""
 COARSE, FINE = 1e-6, 1e-9
-"""What HiGHS is allowed to miss rows and whole numbers by, at first and after a doubtful solution."""
+"""What a solver may miss rows and whole numbers by, at first and after a doubtful solution."""
 MOST_TRIES = 50
 """Doubtful solutions looked at in one solve before it is given up."""
 
@@ -53,6 +53,7 @@ class MilpSession:
         self.formulation = formulation
         self._programs: dict[frozenset[str], LinearProgram] = {}
         self._known: _Point | None = None
+        self._solve = installed()
 
     def minimize(self, key: str, limits: Mapping[str, int], control: Control, incumbent: Incumbent) -> Answer:
         """The least value of a quantity; see `Session`."""
@@ -66,7 +67,7 @@ class MilpSession:
         for _ in range(MOST_TRIES):
             if control.stopped:
                 break
-            solved = solve(target.problem, target.variables, start, tolerance, watch)
+            solved = self._solve(target.problem, target.variables, start, tolerance, watch)
             search.note(solved)
             if solved.status == "infeasible":
                 return self._nothing(limits)
@@ -136,7 +137,7 @@ class _Search:
         self.bound: int | None = None
 
     def improved(self, value: float, bound: float) -> None:
-        """Called by HiGHS for every better solution."""
+        """Called by the solver for every better solution."""
         self.incumbent(round(self._scaled(value)), self._safe(bound) if isfinite(bound) else None)
 
     def note(self, solved: Solved) -> None:
@@ -146,7 +147,7 @@ class _Search:
             self.bound = found if self.bound is None else max(self.bound, found)
 
     def agrees(self, point: _Point, solved: Solved) -> bool:
-        """Whether the exact cost is what HiGHS says."""
+        """Whether the exact cost is what the solver says."""
         assert solved.value is not None
         claimed = self._scaled(solved.value)
         return abs(point.exact[self.key] - claimed) <= TOLERANCE * max(1.0, abs(claimed))
