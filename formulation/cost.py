@@ -69,12 +69,13 @@ class Cost:
         return Fraction(self.dram_bits, 8)
 
     def quantity(self, name: str) -> Fraction:
-        """The value of an objective: `dram_traffic` (bytes), `energy`, `latency`, `edp`, `operations`."""
+        """The value of `dram_traffic` (bytes), `energy`, `latency`, `edp`, `operations` or `peak` (bits)."""
         values = {
             "dram_traffic": self.dram_bytes,
             "energy": self.energy,
             "latency": self.cycles,
             "edp": self.edp,
             "operations": self.operations,
+            "peak": Fraction(max(self.peak.values(), default=0)),
         }
         return values[name]

@@ -68,7 +68,7 @@ class MetricSpace:
     @classmethod
     def build(cls, hardware: Hardware, vectors: Iterable[Mapping[str, Fraction]]) -> MetricSpace:
         """Scales that make all `vectors` integers; all busy cycles get one common scale."""
-        scales = dict.fromkeys((*ADDITIVE, "cycles"), 1)
+        scales = dict.fromkeys((*ADDITIVE, "cycles", "peak"), 1)
         for vector in vectors:
             for name, amount in vector.items():
                 kind = name if name in ADDITIVE else "cycles"

@@ -36,9 +36,10 @@ def build(problem: Problem, order: Sequence[str], keys: Sequence[str]) -> Formul
     """The mapspace of a problem whose Einsums run in this order, with the quantities `keys` (no products)."""
     model = Model()
     decisions = Decisions(model, layout(problem, order, keys))
-    for family in (add_tiles, add_groups, add_nesting, add_links, add_dependencies, add_pins, add_capacity):
+    for family in (add_tiles, add_groups, add_nesting, add_links, add_dependencies, add_pins):
         family(decisions)
+    peaks = add_capacity(decisions)
     amounts = Amounts()
     add_traffic(decisions, amounts)
     uses = add_units(decisions, amounts)
-    return Formulation(model, decisions, uses, Costs(decisions, amounts, keys))
+    return Formulation(model, decisions, uses, Costs(decisions, amounts, peaks, keys))

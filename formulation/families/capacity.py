@@ -14,17 +14,20 @@ from exactile.formulation.families.model import Linear, Lit, Model
 from exactile.formulation.families.traffic import fused
 
 
-def add_capacity(decisions: Decisions) -> None:
-    """The peak of every Einsum is at most the capacity of the buffer."""
+def add_capacity(decisions: Decisions) -> list[Linear]:
+    """The peak of every Einsum, in bits, is at most the capacity of the buffer; none without a capacity."""
     capacity = decisions.layout.problem.hardware.levels[1].capacity
     if capacity is None:
-        return
+        return []
     family = _Capacity(decisions, capacity)
+    peaks = []
     for f in range(len(decisions.layout.einsums)):
         total = Linear(0)
         for index in range(len(decisions.layout.copies)):
             total += family.share(index, f)
         decisions.model.at_least([(v, -c) for v, c in total.terms], total.constant - capacity)
+        peaks.append(total)
+    return peaks
 
 
 class _Capacity:

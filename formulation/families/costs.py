@@ -13,10 +13,16 @@ from exactile.formulation.families.model import Linear
 
 
 class Costs:
-    """Quantities of a model. A quantity in base units times `space.scale(name)` is an integer."""
+    """Quantities of a model. A quantity in base units times `space.scale(name)` is an integer.
 
-    def __init__(self, decisions: Decisions, amounts: Amounts, keys: Sequence[str]) -> None:
+    `peaks` is what each Einsum needs of the buffer, in bits: the quantity `peak` is the most of these.
+    """
+
+    def __init__(
+        self, decisions: Decisions, amounts: Amounts, peaks: Sequence[Linear], keys: Sequence[str]
+    ) -> None:
         self.decisions, self.model, self.amounts = decisions, decisions.model, amounts
+        self.peaks = peaks
         hardware = decisions.layout.problem.hardware
         self.space = MetricSpace.build(hardware, [amount.vector for amount in amounts.found])
         self.quantities = {key: self._quantity(key) for key in keys}
@@ -28,6 +34,8 @@ class Costs:
         self.model.at_least([(v, -c) for v, c in value.terms], -room)
 
     def _quantity(self, name: str) -> Linear:
+        if name == "peak":
+            return self._maximum(name, self.peaks)
         return self._latency() if name == "latency" else self._metric(name).merged()
 
     def _metric(self, name: str, position: int | None = None) -> Linear:

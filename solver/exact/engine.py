@@ -8,10 +8,12 @@ from fractions import Fraction
 
 from exactile.formulation.encoding.bounds import compulsory
 from exactile.formulation.families.build import Formulation, build
-from exactile.formulation.problem import Problem
-from exactile.solver.engine import Control, Outcome, Status
+from exactile.formulation.mapping import Mapping
+from exactile.formulation.problem import Objective, Problem
+from exactile.solver.engine import Control, Outcome, Status, Stopped
 from exactile.solver.exact.session import Loader
 from exactile.solver.exact.stages import Found, Stage, Stages
+from exactile.solver.explain import explain, roomy
 from exactile.solver.orders import Names, execution_orders
 
 MOST_ORDERS = 24
@@ -20,8 +22,20 @@ MOST_ORDERS = 24
 
 def solve(problem: Problem, control: Control, load: Loader) -> Outcome:
     """The best mapping over all execution orders, with the proof of the sessions that `load` makes."""
-    run = _Run(problem, control, load)
-    return run.outcome()
+
+    def search(problem: Problem, control: Control) -> Outcome:
+        return _Run(problem, control, load).outcome()
+
+    def smallest(problem: Problem, control: Control) -> Mapping | None:
+        outcome = search(replace(roomy(problem), objective=Objective("peak", ())), control)
+        if outcome.status not in ("optimal", "infeasible"):
+            raise Stopped
+        return outcome.mapping
+
+    outcome = search(problem, control)
+    if outcome.status == "infeasible":
+        return replace(outcome, reason=explain(problem, control, search, smallest))
+    return outcome
 
 
 def model_keys(problem: Problem) -> tuple[str, ...]:
@@ -57,7 +71,6 @@ class _Run:
     def __init__(self, problem: Problem, control: Control, load: Loader) -> None:
         self.problem, self.control, self.load = problem, control, load
         self.best: Found | None = None
-        self.proof = "none"
 
     def outcome(self) -> Outcome:
         minimize = self.problem.objective.minimize
@@ -83,7 +96,6 @@ class _Run:
             value = self.best.cost.quantity(first)
             limits[first] = min(value, limits.get(first, value))
         session = self.load(build(self.problem, order, model_keys(self.problem)))
-        self.proof = session.proof
         stage = Stages(self.problem, session, self.control).run(limits)
         if stage.best is not None and (self.best is None or self._score(stage.best) < self._score(self.best)):
             self.best = stage.best
@@ -96,10 +108,10 @@ class _Run:
         status: Status = "unknown"
         if self.best is None:
             if complete:
-                return Outcome("infeasible", proof=self.proof)
+                return Outcome("infeasible", proof=self.load.proof)
             return Outcome(status, bound=bound)
         value = self.best.cost.quantity(self.problem.objective.minimize)
         status = "optimal" if complete else "feasible"
-        found = Outcome(status, self.best.mapping, value if complete else min(bound, value), self.proof)
+        found = Outcome(status, self.best.mapping, value if complete else min(bound, value), self.load.proof)
         self.control.report(value, found.bound)
         return found if complete else replace(found, proof="none")

@@ -24,14 +24,18 @@ class Answer:
 
 
 class Session(Protocol):
-    """A loaded model. `proof` is what its proofs are called."""
+    """A loaded model."""
 
     formulation: Formulation
-    proof: str
 
     def minimize(self, key: str, limits: Mapping[str, int], control: Control, incumbent: Incumbent) -> Answer:
         """The least value of quantity `key` under upper limits (scaled); starts from the last solution."""
         ...
 
 
-Loader = Callable[[Formulation], Session]
+class Loader(Protocol):
+    """Makes sessions whose proofs are called `proof`: a class of sessions."""
+
+    proof: str
+
+    def __call__(self, formulation: Formulation) -> Session: ...

@@ -16,20 +16,20 @@ from exactile.formulation.encoding.bounds import compulsory
 from exactile.formulation.encoding.group import Group
 from exactile.formulation.encoding.metrics import EXACT_LIMIT
 from exactile.formulation.mapping import Mapping
-from exactile.formulation.problem import Objective, Problem
+from exactile.formulation.problem import Problem
 from exactile.solver.engine import Control, Outcome, Space, Status, UnsupportedProblem
+from exactile.solver.explain import explain
 from exactile.solver.mmee.candidates import (
     Candidate,
     Candidates,
     Point,
-    additive_parts,
     coupled,
     searched_keys,
 )
 from exactile.solver.mmee.decode import group_mapping
 from exactile.solver.mmee.goal import Floats, Front, Goal, Lexicographic
-from exactile.solver.mmee.infeasible import Unreachable, explain
 from exactile.solver.mmee.search import search_group
+from exactile.solver.mmee.smallest import smallest
 from exactile.solver.mmee.support import require_supported
 from exactile.solver.orders import Names
 
@@ -52,21 +52,30 @@ def mmee(problem: Problem, control: Control) -> Outcome:
     # the matrices are small: one thread multiplies them faster than two that wait for each other
     with threadpool_limits(limits=1, user_api="blas"):
         if problem.mapspace.tile_sizes == "all":
-            return _coarse_first(problem, control)
-        return _Enumeration(problem, control).run(explaining=True)
+            outcome = _coarse_first(problem, control)
+        else:
+            outcome = _Enumeration(problem, control).run()
+        if outcome.status == "infeasible":
+            return replace(outcome, reason=explain(problem, control, _search, smallest))
+        return outcome
+
+
+def _search(problem: Problem, control: Control) -> Outcome:
+    """The search that an explanation asks about relaxed problems."""
+    return _Enumeration(problem, control).run(rescuing=False)
 
 
 def _coarse_first(problem: Problem, control: Control) -> Outcome:
     """Search the divisors before all tile sizes: a good mapping early, in case there is no more time."""
     divisors = replace(problem, mapspace=replace(problem.mapspace, tile_sizes="divisors"))
-    coarse = _Enumeration(divisors, control).run(explaining=False)
+    coarse = _Enumeration(divisors, control).run()
     status: Status = "unknown" if coarse.mapping is None else "feasible"
     bound = compulsory(problem, problem.objective.minimize)
     unfinished = replace(coarse, status=status, bound=bound, proof="none", reason=None)
     if control.stopped:
         return unfinished
     try:
-        fine = _Enumeration(problem, control).run(explaining=True, rescuing=coarse.mapping is None)
+        fine = _Enumeration(problem, control).run(rescuing=coarse.mapping is None)
     except UnsupportedProblem as error:
         if coarse.mapping is None:
             raise
@@ -93,9 +102,8 @@ class _Enumeration:
         self.space = self.candidates.space
         self.evaluated = 0
 
-    def run(self, *, explaining: bool, rescuing: bool = True) -> Outcome:
-        """Search; `explaining` asks for the sentence if nothing is feasible, `rescuing` for any mapping
-        if the search is stopped before it has one."""
+    def run(self, *, rescuing: bool = True) -> Outcome:
+        """Search; `rescuing` asks for any mapping if the search is stopped before it has one."""
         complete = self._search_coupled() if self.coupled else self._search_additive()
         best = self._best()
         if best is None and not complete and rescuing:
@@ -106,8 +114,7 @@ class _Enumeration:
         minimize = self.problem.objective.minimize
         if not complete:
             return Outcome("unknown", bound=compulsory(self.problem, minimize), space=self._space())
-        reason = self._reason() if explaining else None
-        return Outcome("infeasible", proof="mmee", reason=reason, space=self._space())
+        return Outcome("infeasible", proof="mmee", space=self._space())
 
     def _search_additive(self) -> bool:
         """Partitions by rising lower bound, until the bound reaches the best so far."""
@@ -290,23 +297,6 @@ class _Enumeration:
         listed = [c for c in self.candidates.by_names.values() if c.listed]
         tilings = [_tilings(group) for c in listed for group, _ in c.groups(self.space)]
         return Space(sum(c.structures for c in listed), max(tilings, default=0), self.evaluated)
-
-    def _reason(self) -> str:
-        """Why nothing is feasible; relaxed problems are decided by traffic alone, the cheapest search."""
-
-        def feasible(relaxed: Problem) -> bool:
-            if not relaxed.objective.subject_to:
-                relaxed = replace(relaxed, objective=Objective("dram_traffic", ()))
-            return _Enumeration(relaxed, self.control).run(explaining=False).mapping is not None
-
-        limited = additive_parts(self.problem.objective.subject_to)
-        found = []
-        for candidate in self.candidates.by_names.values():
-            least = None
-            if candidate.points:
-                least = {key: min(self._exact(key, point) for point in candidate.points) for key in limited}
-            found.append(Unreachable(candidate.names, candidate.groups(self.space), least))
-        return explain(self.problem, found, self.candidates.partitions, feasible)
 
 
 def _large(values: object) -> bool:
