@@ -75,18 +75,25 @@ def _order(where: str, name: str, nest: Nest, mapspace: Mapspace) -> Iterator[st
 
 
 def _residency(facts: Facts, tree: Tree, held: Held, tensor: str, pinned: frozenset[str]) -> Iterator[str]:
-    """Equal to the pin once trip-1 loops are gone and private buffers moved outward."""
-    nest = tree.nests[held.buffer.users[0]]
-    wanted = [rank for rank in nest.ranks if rank in pinned]
-    depth = len(wanted)
-    if not held.shared and tuple(wanted) == nest.ranks[:depth]:
-        depth = outward(facts, nest, held.buffer.tensor, depth)
-    if tuple(wanted) != nest.ranks[: len(wanted)] or depth != held.depth:
+    """Equal to the pin once trip-1 loops are gone and private buffers moved outward.
+
+    A pinned loop of any user of the buffer has to be outside it.
+    """
+    if not all(_placed(facts, tree.nests[user], held, pinned) for user in held.buffer.users):
         got = ", ".join(sorted(held.buffer.outside)) or "none"
         yield (
             f"{label(tree.group)}: the problem pins the loops outside the buffer of {tensor} to "
             f"{', '.join(sorted(pinned)) or 'none'}, got {got}"
         )
+
+
+def _placed(facts: Facts, nest: Nest, held: Held, pinned: frozenset[str]) -> bool:
+    """Whether the pinned loops of a nest are its first ones, and the buffer is inside just these."""
+    wanted = tuple(rank for rank in nest.ranks if rank in pinned)
+    depth = len(wanted)
+    if not held.shared and wanted == nest.ranks[:depth]:
+        depth = outward(facts, nest, held.buffer.tensor, depth)
+    return wanted == nest.ranks[: len(wanted)] and depth == held.depth
 
 
 def divisor_faults(facts: Facts, tree: Tree, boundary: int) -> Iterator[str]:

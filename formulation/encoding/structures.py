@@ -117,14 +117,16 @@ def _respects_pins(shape: Shape, shared: Sharing, row: Sets) -> bool:
     for slot, outside in zip(shape.slots, row, strict=True):
         if slot.pin is None:
             continue
-        node = slot.users[0]
-        wanted = slot.pin & loops[node]
-        fixed = slot.ranks | shared.own[node] if len(slot.users) == 1 else wanted
+        wanted = 0
+        for node in slot.users:
+            wanted |= slot.pin & loops[node]
+        fixed = slot.ranks | shared.own[slot.users[0]] if len(slot.users) == 1 else wanted
         if outside & ~wanted or wanted & ~outside & fixed:
             return False
-        if not all(nested(wanted, prefix) for prefix in nests[node]):
-            return False
-        nests[node].append(wanted)
+        for node in slot.users:
+            if not all(nested(wanted, prefix) for prefix in nests[node]):
+                return False
+            nests[node].append(wanted)
     return all(
         _follows(order, prefix & shared.pair[node][other], loops[node])
         for node, order in enumerate(shape.orders)
