@@ -1,4 +1,7 @@
-"""A second proof of an answer, by an engine that shares no search with the first."""
+"""A second proof of an answer, by an engine that shares no search with the first.
+
+Where no other engine can give it, the first may have another search of its own (`EngineFacts.second`).
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,10 @@ def _second_proof(first: Solution, control: Control, replay: bool) -> tuple[str,
 
 
 def _others(first: Solution) -> Sequence[EngineFacts]:
-    """Engines that can confirm, those that prove exactly before those in floating point."""
+    """Engines that can confirm, those that prove exactly before those in floating point, then the first
+    engine's other search."""
     objective = first.problem.objective.minimize
     able = [f for f in ENGINES.values() if f.name != first.engine and objective in f.objectives]
-    return sorted(able, key=lambda facts: facts.tolerance)
+    own = ENGINES[first.engine]
+    again = [] if own.second is None else [replace(own, name=own.second[0], entry=own.second[1])]
+    return [*sorted(able, key=lambda facts: facts.tolerance), *again]

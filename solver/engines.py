@@ -43,8 +43,9 @@ class EngineFacts:
 
     `entry`, `counter` and `writer` are `module:attribute`: the engine, how it counts its space if it
     enumerates (an engine without one solves), how it writes its model in the `formats` (suffixes) it knows.
-    `objectives` are the quantities it can minimise. `tolerance` is the relative error that its bounds may
-    have, above zero for solvers in floating point. `method` is one line for people.
+    `second` names another search of the same engine, with its entry, whose proof is a second one where no
+    other engine can give it. `objectives` are the quantities it can minimise. `tolerance` is the relative
+    error that its bounds may have, above zero for solvers in floating point. `method` is one line for people.
     """
 
     name: str
@@ -55,6 +56,7 @@ class EngineFacts:
     writer: str | None = None
     formats: frozenset[str] = frozenset()
     tolerance: float = 0.0
+    second: tuple[str, str] | None = None
 
     def load(self) -> Engine:
         """Import the engine."""
@@ -85,6 +87,9 @@ ENGINES: dict[str, EngineFacts] = {
             "cpsat",
             "exactile.solver.cpsat:cpsat",
             "constraint programming (OR-tools CP-SAT) on one model of a whole cascade",
+            writer="exactile.solver.cpsat.write:write",
+            formats=frozenset({".pb", ".pbtxt"}),
+            second=("cpsat without presolve", "exactile.solver.cpsat.engine:without_presolve"),
         ),
         EngineFacts(
             "milp",
