@@ -114,9 +114,12 @@ HARD = 59
 
 
 def check_limit(problem: Problem, optimum: Fraction, seconds: float) -> None:
-    found = milp(problem, Control(seconds))
+    control = Control(seconds)
+    found = milp(problem, control)
     value = score(problem, found)
     assert found.bound is not None
+    assert all(point.incumbent is None or point.incumbent >= optimum for point in control.trace)
+    assert all(point.bound is None or point.bound <= optimum for point in control.trace)
     assert found.bound <= optimum
     assert value is None or value[0] >= optimum
     if found.status == "optimal":

@@ -16,7 +16,7 @@ def solve(
     problem: Any, variables: Sequence[Any], start: Mapping[Any, float], tolerance: float, watch: Watch
 ) -> Solved:
     """See `SolveProgram`."""
-    problem.solve(_Highs(start, tolerance, watch))
+    problem.solve(_Highs(variables, start, tolerance, watch))
     info = problem.solverModel.getInfo()
     bound = info.mip_dual_bound if isfinite(info.mip_dual_bound) else None
     if problem.sol_status == pulp.LpSolutionInfeasible:
@@ -38,9 +38,12 @@ class _Silent(highspy.Highs):
 
 
 class _Highs(pulp.HiGHS):  # type: ignore[misc]
-    def __init__(self, start: Mapping[Any, float], tolerance: float, watch: Watch) -> None:
+    def __init__(
+        self, variables: Sequence[Any], start: Mapping[Any, float], tolerance: float, watch: Watch
+    ) -> None:
         super().__init__()
-        self._start, self._tolerance, self._watch = start, tolerance, watch
+        self._variables, self._start, self._tolerance, self._watch = variables, start, tolerance, watch
+        self._columns: list[int | None] = []
 
     def createAndConfigureSolver(self, lp: Any) -> None:  # noqa: N802 - PuLP's name
         lp.solverModel = solver = _Silent()  # type: ignore[no-untyped-call]
@@ -55,6 +58,8 @@ class _Highs(pulp.HiGHS):  # type: ignore[misc]
     def callSolver(self, lp: Any) -> None:  # noqa: N802 - PuLP's name
         """What PuLP calls when the model is loaded."""
         solver = lp.solverModel
+        # variables in no row are no columns
+        self._columns = [getattr(variable, "index", None) for variable in self._variables]
         if self._start:
             indices = [variable.index for variable in self._start]
             solver.setSolution(len(indices), indices, list(self._start.values()))
@@ -68,5 +73,6 @@ class _Highs(pulp.HiGHS):  # type: ignore[misc]
             event.interrupt()
 
     def _better(self, event: Any) -> None:
-        found = event.data_out
-        self._watch.improved(found.objective_function_value, found.mip_dual_bound)
+        found = event.data_out.mip_solution
+        values = [0.0 if column is None else float(found[column]) for column in self._columns]
+        self._watch.improved(values, event.data_out.mip_dual_bound)

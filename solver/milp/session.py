@@ -8,7 +8,7 @@ tolerance, and a claim that contradicts a known solution is not passed on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, isfinite
 
@@ -61,7 +61,14 @@ class MilpSession:
         if not target.aim(key, limits):
             return Answer("infeasible")
         search = _Search(target, key, incumbent)
-        watch = Watch(control, search.improved)
+
+        def improved(values: Sequence[float], bound: float) -> None:
+            point = self._point(values, target)
+            if point is not None and point.within(limits):
+                self._known = point
+                search.improved(point, bound)
+
+        watch = Watch(control, improved)
         start = {} if self._known is None else target.start(self._known.values)
         tolerance = COARSE
         for _ in range(MOST_TRIES):
@@ -73,9 +80,9 @@ class MilpSession:
                 return self._nothing(limits)
             if solved.values is None:
                 break
-            point = self._point(solved, target)
+            point = self._point(solved.values, target)
             if point is None or not point.within(limits):
-                target.exclude(self._choices(solved))
+                target.exclude(self._choices(solved.values))
             else:
                 self._known = point
                 doubtful = not search.agrees(point, solved)
@@ -101,11 +108,10 @@ class MilpSession:
             return Answer("feasible", holds=self._known.holds)
         return Answer("infeasible")
 
-    def _point(self, solved: Solved, target: LinearProgram) -> _Point | None:
+    def _point(self, solution: Sequence[float], target: LinearProgram) -> _Point | None:
         """A solution in exact numbers; `None` if its mapping is illegal."""
-        assert solved.values is not None
         count = len(self.formulation.model.names)
-        values = {v: solved.values[v] > 0.5 for v in range(1, count) if target.program.whole[v]}
+        values = {v: solution[v] > 0.5 for v in range(1, count) if target.program.whole[v]}
         values[self.formulation.model.TRUE] = True
         problem, space = self.formulation.decisions.layout.problem, self.formulation.costs.space
         point = _Point(values, {})
@@ -118,15 +124,14 @@ class MilpSession:
         }
         return _Point(values, exact)
 
-    def _choices(self, solved: Solved) -> list[Lit]:
+    def _choices(self, solution: Sequence[float]) -> list[Lit]:
         """The literals of a solution that its mapping is read from."""
-        assert solved.values is not None
         decisions = self.formulation.decisions
         read = [*decisions.together, *decisions.shared.values(), *decisions.outside.values(), *decisions.link]
         read += [lit for literals in decisions.reach.values() for lit in literals]
         read += [lit for use in self.formulation.uses for lit in use.literals]
         variables = {abs(lit) for lit in read} - {self.formulation.model.TRUE}
-        return [v if solved.values[v] > 0.5 else -v for v in sorted(variables)]
+        return [v if solution[v] > 0.5 else -v for v in sorted(variables)]
 
 
 class _Search:
@@ -136,9 +141,10 @@ class _Search:
         self.target, self.key, self.incumbent = target, key, incumbent
         self.bound: int | None = None
 
-    def improved(self, value: float, bound: float) -> None:
-        """Called by the solver for every better solution."""
-        self.incumbent(round(self._scaled(value)), self._safe(bound) if isfinite(bound) else None)
+    def improved(self, point: _Point, bound: float) -> None:
+        """A better solution while the solver runs."""
+        value = point.exact[self.key]
+        self.incumbent(value, min(value, self._safe(bound)) if isfinite(bound) else None)
 
     def note(self, solved: Solved) -> None:
         """Keep the best bound: cutting off illegal solutions only raises it."""

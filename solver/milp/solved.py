@@ -23,10 +23,10 @@ class Solved:
 
 @dataclass(frozen=True)
 class Watch:
-    """Time and stop button of a running solve; `improved(value, bound)` hears of every better solution."""
+    """Time and stop button of a running solve; `improved(values, bound)` hears of every better solution."""
 
     control: Control
-    improved: Callable[[float, float], None]
+    improved: Callable[[Sequence[float], float], None]
 
 
 class SolveProgram(Protocol):
