@@ -94,13 +94,17 @@ class _Inquiry:
             return
 
     def _helps(self, restriction: Restriction) -> bool:
+        """Whether lifting the restriction is known to help. Raises `Stopped` when the time is over."""
         try:
             return self._feasible(restriction.lifted(self.problem))
         except UnsupportedProblem:
             return False
+        except Stopped:
+            self.control.checkpoint()
+            return False
 
     def _feasible(self, problem: Problem) -> bool:
-        """Whether there is any mapping; the search may end at the first. Raises `Stopped`."""
+        """Whether there is any mapping; the search may end at the first. Raises `Stopped` if undecided."""
         cheap = replace(problem, objective=Objective("dram_traffic", (), problem.objective.subject_to))
         enough = _Either(self.control.interrupted)
         first = Control(self.control.left, lambda _: enough.set(), enough)
@@ -205,7 +209,7 @@ def _short(problem: Problem) -> str:
     if problem.objective.subject_to:
         reasons.append(f"meets {_limits_in_words(problem)}")
     reasons = reasons or ["keeps the dependencies"]
-    return f"no mapping {' and '.join(reasons)} (there was no time left to find out more)"
+    return f"no mapping {' and '.join(reasons)} (there was no time to find out more)"
 
 
 def _limits_in_words(problem: Problem) -> str:
@@ -222,4 +226,4 @@ def _unit(problem: Problem, name: str) -> str:
 
 
 def _number(value: Fraction) -> str:
-    return grouped(value) if value.denominator == 1 else f"{float(value):.6g}"
+    return grouped(value) if value.denominator == 1 or value >= 1 else f"{float(value):.6g}"

@@ -315,5 +315,5 @@ def test_an_explanation_ends_with_its_share_of_the_time(monkeypatch: pytest.Monk
         return Outcome("unknown")
 
     one, _, _ = OVER["one"]
-    assert "no time left" in explain(one, Control(None), patient, no_time)
+    assert "no time to find out more" in explain(one, Control(None), patient, no_time)
     assert given[0] is not None and given[0] <= 0.1
