@@ -24,9 +24,10 @@ class Answer:
 
 
 class Session(Protocol):
-    """A loaded model."""
+    """A loaded model. `tolerance` is the relative error that its optima may have."""
 
     formulation: Formulation
+    tolerance: float
 
     def minimize(self, key: str, limits: Mapping[str, int], control: Control, incumbent: Incumbent) -> Answer:
         """The least value of quantity `key` under upper limits (scaled); starts from the last solution."""

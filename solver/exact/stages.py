@@ -19,6 +19,7 @@ from exactile.formulation.mapping import Mapping as Answered
 from exactile.formulation.problem import Problem
 from exactile.solver.engine import Control
 from exactile.solver.exact.session import Answer, Session
+from exactile.solver.verify import VerificationError
 
 EDP = "edp"
 FACTORS = ("energy", "latency")
@@ -45,11 +46,15 @@ class Stage:
 
 @dataclass
 class Stages:
-    """Minimises the keys of an objective in one session."""
+    """Minimises the keys of an objective in one session.
+
+    `bounding`: bounds of this session are bounds of the problem, and may be reported.
+    """
 
     problem: Problem
     session: Session
     control: Control
+    bounding: bool = True
     best: Found | None = None
     first: Stage | None = field(default=None)
 
@@ -98,7 +103,7 @@ class Stages:
 
         def incumbent(value: int, bound: int | None) -> None:
             if tell:
-                least = None if bound is None else Fraction(bound, scale)
+                least = Fraction(bound, scale) if bound is not None and self.bounding else None
                 self.control.report(Fraction(value, scale), least)
 
         answer = self.session.minimize(key, limits, self.control, incumbent)
@@ -124,6 +129,7 @@ class Stages:
                 waiting += self._split(rectangle, found.cost, product)
                 continue
             if found is not None:
+                self._confirm(key, answer, found)
                 best = found
             if answer.status not in ("optimal", "infeasible"):
                 complete = False
@@ -136,6 +142,16 @@ class Stages:
         else:
             bound = min(bounds) if bounds and not waiting else None
         return Stage(best, bound, complete, infeasible)
+
+    def _confirm(self, key: str, answer: Answer, found: Found) -> None:
+        """What the model counts for its optimum must be what the mapping costs."""
+        counted, cost = answer.bound, found.cost.quantity(key) * self._scale(key)
+        if answer.status == "optimal" and counted is not None:
+            room = self.session.tolerance * abs(counted) + (1 if self.session.tolerance else 0)
+            if abs(cost - counted) > 2 * room:
+                raise VerificationError(
+                    f"{key}: the model counts {counted}, its mapping costs {cost} (scaled)"
+                )
 
     def _split(self, rectangle: Limits, cost: Cost, product: Fraction) -> list[dict[str, int]]:
         """Two rectangles without this solution that hold all with energy × latency ≤ `product`."""
@@ -150,10 +166,12 @@ class Stages:
         if fastest.best is None or fastest.bound is None:
             return Stage(fastest.best, None, fastest.complete, fastest.infeasible)
         best, shortest = fastest.best, fastest.bound
+        if not shortest:
+            return Stage(best, Fraction(0), best.cost.edp == 0)
         room = dict(limits)
         floor = Fraction(0)
         while True:
-            self.control.report(best.cost.edp, floor * shortest)
+            self.control.report(best.cost.edp, floor * shortest if self.bounding else None)
             # a better product needs less energy than this even at the shortest latency
             least = self._minimize(
                 "energy", {**room, "energy": self._below(best.cost.edp / shortest, "energy", room)}

@@ -29,6 +29,10 @@ def solve(
     return Solved("optimal" if proved else "feasible", info.objective_function_value, bound, values)
 
 
+SMALLEST = 1e-12
+"""The least coefficient that HiGHS does not take for zero."""
+
+
 class _Silent(highspy.Highs):
     """HiGHS prints a banner when its constructor enables callbacks, before any option can be set."""
 
@@ -49,6 +53,7 @@ class _Highs(pulp.HiGHS):  # type: ignore[misc]
         lp.solverModel = solver = _Silent()  # type: ignore[no-untyped-call]
         solver.setOptionValue("threads", 1)
         solver.setOptionValue("mip_rel_gap", 0.0)
+        solver.setOptionValue("small_matrix_value", SMALLEST)
         for option in ("mip_abs_gap", "mip_feasibility_tolerance", "primal_feasibility_tolerance"):
             solver.setOptionValue(option, self._tolerance)
         left = self._watch.control.left

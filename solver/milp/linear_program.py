@@ -15,17 +15,21 @@ from exactile.solver.milp.program import Program, Row, literal, total
 
 LIMIT_SLACK = 1e-9
 """Least relative slack of a limit."""
+WIDEST = 1 << 20
+"""Columns of larger values are counted in larger units, for solvers drop coefficients near zero."""
 
 
 class LinearProgram:
     """A program with the quantities that may be its objective or limited.
 
-    `problem` is PuLP's, `variables[c]` is column `c`. One unit of the objective is `unit` of the quantity.
+    `problem` is PuLP's, `variables[c]` is column `c` in units of `units[c]`. One unit of the objective is
+    `unit` of the quantity.
     """
 
     def __init__(self, name: str, program: Program, quantities: Mapping[str, Linear]) -> None:
         self.program, self.quantities = program, {key: q.merged() for key, q in quantities.items()}
         self.problem = pulp.LpProblem(re.sub(r"\W+", "_", name), pulp.LpMinimize)
+        self.units = [_power_of_two(max(1, high // WIDEST)) for high in program.highs]
         self.variables = [self._variable(column) for column in range(len(program.names))]
         self.unit = 1
         for row in program.rows:
@@ -36,14 +40,15 @@ class LinearProgram:
         program = self.program
         name = re.sub(r"\W+", "_", program.names[column], flags=re.ASCII).strip("_")
         kind = pulp.LpInteger if program.whole[column] else pulp.LpContinuous
+        unit = self.units[column]
         return self.problem.add_variable(
-            f"x{column}_{name}"[:100], program.lows[column], program.highs[column], kind
+            f"x{column}_{name}"[:100], program.lows[column] / unit, program.highs[column] / unit, kind
         )
 
     def _add(self, row: Row) -> Any:
         """Coefficients are divided by a power of two near the largest of them, which changes no digit."""
-        unit = _unit(row.terms)
-        terms = {self.variables[v]: c / unit for v, c in row.terms}
+        unit = self._unit(row.terms)
+        terms = self._expression(row.terms, unit)
         sense = pulp.LpConstraintEQ if row.equal else pulp.LpConstraintGE
         constraint = pulp.LpConstraint(pulp.LpAffineExpression(terms), sense, rhs=row.low / unit)
         self.problem.addConstraint(constraint)
@@ -66,7 +71,7 @@ class LinearProgram:
                 return False
             step, room = self.step(name), most - quantity.constant
             slack = max(step / 2, LIMIT_SLACK * abs(room))
-            self._limits[name].changeRHS(-(room - room % step + slack) / _unit(quantity.terms))
+            self._limits[name].changeRHS(-(room - room % step + slack) / self._unit(quantity.terms))
         self._minimize(key)
         return True
 
@@ -78,7 +83,7 @@ class LinearProgram:
         self._objective(quantity, self.unit)
 
     def _objective(self, quantity: Linear, unit: int) -> None:
-        terms = {self.variables[v]: c / unit for v, c in quantity.terms}
+        terms = self._expression(quantity.terms, unit)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PuLP warns when an objective is replaced
             self.problem.setObjective(pulp.LpAffineExpression(terms))
@@ -88,6 +93,12 @@ class LinearProgram:
         quantity = self.quantities[key]
         whole = Linear(0, ((Model.TRUE, quantity.constant), *quantity.terms)).merged()
         self._objective(whole, scale)
+
+    def _expression(self, terms: Terms, unit: int) -> dict[Any, float]:
+        return {self.variables[v]: c * self.units[v] / unit for v, c in terms}
+
+    def _unit(self, terms: Terms) -> int:
+        return _power_of_two(max((abs(c) * self.units[v] for v, c in terms), default=1))
 
     def step(self, key: str) -> int:
         """All values of a quantity lie a multiple of this apart."""
@@ -103,10 +114,6 @@ class LinearProgram:
         used = {id(variable) for variable in self.problem.variables()}
         pairs = ((self.variables[column], float(value)) for column, value in values.items())
         return {variable: value for variable, value in pairs if id(variable) in used}
-
-
-def _unit(terms: Terms) -> int:
-    return _power_of_two(max((abs(c) for _, c in terms), default=1))
 
 
 def _power_of_two(value: int) -> int:

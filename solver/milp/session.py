@@ -48,6 +48,7 @@ class MilpSession:
     """One program per set of quantities that are minimised or limited together."""
 
     proof = "milp (float, 1e-6)"
+    tolerance = TOLERANCE
 
     def __init__(self, formulation: Formulation) -> None:
         self.formulation = formulation
