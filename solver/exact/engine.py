@@ -74,8 +74,17 @@ def _contiguous(order: Names, group: Names) -> bool:
 
 
 class _Run:
-    def __init__(self, problem: Problem, control: Control, load: Loader, start: Found | None = None) -> None:
-        self.problem, self.control, self.load = problem, control, load
+    def __init__(
+        self,
+        problem: Problem,
+        control: Control,
+        load: Loader,
+        start: Found | None = None,
+        *,
+        part: bool = False,
+    ) -> None:
+        """`start`: the best so far; `part`: not all that may be searched, so bounds are none of the whole."""
+        self.problem, self.control, self.load, self.part = problem, control, load, part
         self.best = start
 
     def outcome(self) -> Outcome:
