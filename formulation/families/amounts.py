@@ -11,11 +11,15 @@ from exactile.formulation.families.model import Linear
 
 @dataclass(frozen=True)
 class Amount:
-    """`count` times `vector` (metrics of `encoding.metrics`), on behalf of the Einsum at position `at`."""
+    """`count` times `vector` (metrics of `encoding.metrics`), on behalf of the Einsum at position `at`.
+
+    `inner`: it happens below the buffer.
+    """
 
     at: int
     count: Linear
     vector: Mapping[str, Fraction]
+    inner: bool = False
 
 
 @dataclass
@@ -24,6 +28,6 @@ class Amounts:
 
     found: list[Amount] = field(default_factory=list)
 
-    def add(self, at: int, count: Linear, vector: Mapping[str, Fraction]) -> None:
+    def add(self, at: int, count: Linear, vector: Mapping[str, Fraction], *, inner: bool = False) -> None:
         if count.constant or count.terms:
-            self.found.append(Amount(at, count, vector))
+            self.found.append(Amount(at, count, vector, inner))

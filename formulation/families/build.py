@@ -42,4 +42,4 @@ def build(problem: Problem, order: Sequence[str], keys: Sequence[str]) -> Formul
     amounts = Amounts()
     add_traffic(decisions, amounts)
     uses = add_units(decisions, amounts)
-    return Formulation(model, decisions, uses, Costs(decisions, amounts, peaks, keys))
+    return Formulation(model, decisions, uses, Costs(decisions, amounts, uses, peaks, keys))

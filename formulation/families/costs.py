@@ -10,6 +10,7 @@ from exactile.formulation.encoding.metrics import MetricSpace
 from exactile.formulation.families.amounts import Amounts
 from exactile.formulation.families.decisions import Decisions
 from exactile.formulation.families.model import Linear
+from exactile.formulation.families.units import UnitUse
 
 
 class Costs:
@@ -19,10 +20,15 @@ class Costs:
     """
 
     def __init__(
-        self, decisions: Decisions, amounts: Amounts, peaks: Sequence[Linear], keys: Sequence[str]
+        self,
+        decisions: Decisions,
+        amounts: Amounts,
+        uses: Sequence[UnitUse],
+        peaks: Sequence[Linear],
+        keys: Sequence[str],
     ) -> None:
         self.decisions, self.model, self.amounts = decisions, decisions.model, amounts
-        self.peaks = peaks
+        self.uses, self.peaks = uses, peaks
         hardware = decisions.layout.problem.hardware
         self.space = MetricSpace.build(hardware, [amount.vector for amount in amounts.found])
         self.quantities = {key: self._quantity(key) for key in keys}
@@ -38,13 +44,38 @@ class Costs:
             return self._maximum(name, self.peaks)
         return self._latency() if name == "latency" else self._metric(name).merged()
 
-    def _metric(self, name: str, position: int | None = None) -> Linear:
-        total = Linear()
+    def _metric(self, name: str) -> Linear:
+        positions = range(len(self.decisions.layout.einsums))
+        return sum((self._metric_of(name, position) for position in positions), Linear()).merged()
+
+    def _metric_of(self, name: str, position: int) -> Linear:
+        """What one Einsum adds to a metric."""
+        total, inner = Linear(), Linear()
         for amount in self.amounts.found:
-            if name in amount.vector and position in (None, amount.at):
-                scaled = amount.vector[name] * self.space.scale(name)
-                total += amount.count.times(int(scaled))
-        return total.merged()
+            if name in amount.vector and position == amount.at:
+                scaled = amount.count.times(int(amount.vector[name] * self.space.scale(name)))
+                if amount.inner:
+                    inner += scaled
+                else:
+                    total += scaled
+        return (total + self._bounded(name, position, inner.merged())).merged()
+
+    def _bounded(self, name: str, position: int, inner: Linear) -> Linear:
+        """What happens below the buffer, bounded by the best use of a unit for the tile of every rank.
+
+        The operands share one use of the unit, which their sum does not know in a relaxation.
+        """
+        if len(inner.terms) < 2 or name == "operations":
+            return inner
+        floors = [self.model.linear(floor) for floor in self.uses[position].floors(name, self.space)]
+        if not floors:
+            return inner
+        low, high = self.model.bounds(inner)
+        least = max(self.model.bounds(floor)[0] for floor in floors)
+        result = self.model.integer(f"inner[{name},{position}]", max(0, low, least), high)
+        for part in (inner, *floors):
+            self.model.lift(result, part)
+        return Linear(0, ((result, 1),))
 
     def _latency(self) -> Linear:
         """Busy cycles run up along each group; its last Einsum knows the group's latency.
@@ -75,7 +106,7 @@ class Costs:
 
     def _run_up(self, name: str, position: int, before: Linear) -> Linear:
         """Busy cycles of a port or unit from the start of the group to the end of this Einsum."""
-        own = self._metric(name, position)
+        own = self._metric_of(name, position)
         if position == 0 or not (before.terms or before.constant):
             return own
         together = self.decisions.together[position - 1]

@@ -41,12 +41,6 @@ class Quantity:
     base: int
     steps: tuple[tuple[Lit, int], ...] = ()
 
-    kind = "steps"
-
-    @property
-    def choices(self) -> tuple[tuple[Lit, int], ...]:
-        return self.steps
-
     @property
     def values(self) -> tuple[int, ...]:
         return (self.base, *(value for _, value in self.steps))

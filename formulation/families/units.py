@@ -7,7 +7,7 @@ number of executions. The factors come from the same tables as everywhere (`enco
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from exactile.formulation.einsum import Access, Einsum
 from exactile.formulation.encoding.bounds import width
-from exactile.formulation.encoding.inner import PassCounts, pass_counts, unit_families
-from exactile.formulation.encoding.metrics import access_vector
+from exactile.formulation.encoding.inner import PassCounts, UnitFamily, pass_counts, unit_families
+from exactile.formulation.encoding.metrics import EXACT_LIMIT, MetricSpace, Vector, access_vector
 from exactile.formulation.families.amounts import Amounts
 from exactile.formulation.families.decisions import Decisions
 from exactile.formulation.families.lookup import Table, lookup
@@ -25,6 +25,9 @@ from exactile.formulation.families.traffic import repetitions
 from exactile.formulation.units import point_cost
 
 Floats = npt.NDArray[np.float64]
+
+MOST_ENTRIES = 1 << 24
+"""Entries of a table of all tiles and uses that are looked through for lower bounds."""
 
 
 class UnitUse:
@@ -58,12 +61,15 @@ class UnitUse:
             kind = "write" if index == len(accesses) - 1 else "read"
             vector = access_vector(level, kind, bits, False)
             if any(vector.values()):
-                self.amounts.add(self.position, self._moved(index, access), vector)
+                self._add(self._moved(index, access), vector)
         vector = access_vector(level, "read", tensors[self.einsum.name].bits, False)
         if any(vector.values()):
             # partial results are read back, all but the first of every element
-            self.amounts.add(self.position, self._moved(len(accesses) - 1, self.einsum.output, -1), vector)
+            self._add(self._moved(len(accesses) - 1, self.einsum.output, -1), vector)
         self._computation()
+
+    def _add(self, count: Linear, vector: Mapping[str, Fraction]) -> None:
+        self.amounts.add(self.position, count, vector, inner=True)
 
     def _own(self, ranks: Iterable[str]) -> list[str]:
         return [rank for rank in self.einsum.ranks if rank in set(ranks) and rank in self.layout.ranks]
@@ -156,16 +162,16 @@ class UnitUse:
         points = problem.cascade.points(self.einsum)
         executed = self.model.product(f"executions[{self.einsum.name}]", self.repeated)
         operations = sum(self.einsum.cost.values(), Fraction(0)) * points
-        self.amounts.add(self.position, executed, {"operations": operations})
+        self._add(executed, {"operations": operations})
         for unit, literals in self._by_unit().items():
             cost = point_cost(problem.hardware, self.einsum, problem.hardware.unit(unit))
             chosen = literals[0] if len(literals) == 1 else self._any(unit, literals)
             name = f"[{self.einsum.name},{unit}]"
             energy = self.model.where("executed" + name, executed, (chosen,), floor=1)
-            self.amounts.add(self.position, energy, {"energy": cost.energy * points})
+            self._add(energy, {"energy": cost.energy * points})
             if not self.layout.additive:
                 steps = self.model.where("busy" + name, self._steps(unit), (chosen,), floor=1)
-                self.amounts.add(self.position, steps, {f"unit:{unit}": cost.cycles})
+                self._add(steps, {f"unit:{unit}": cost.cycles})
 
     def _any(self, unit: str, literals: Sequence[Lit]) -> Lit:
         if len(literals) == len(self.members):
@@ -200,6 +206,63 @@ class UnitUse:
         )
         name = f"steps[{self.einsum.name},{unit}]"
         return self.model.product(name, [*factors, *self.repeated], least=least)
+
+    def floors(self, name: str, space: MetricSpace) -> Iterator[Quantity]:
+        """Per rank the least that any use of a unit adds to a metric, by the tile of that rank (scaled).
+
+        Nothing where the table of all tiles and uses is too large to look through.
+        """
+        axes = self._own(self.einsum.ranks)
+        tiles, passes = self._grid(axes)
+        if passes.size * len(self.members) > MOST_ENTRIES:
+            return
+        least = np.minimum.reduce([self._least(f, name, space, tiles, passes, axes) for f in self.families])
+        for axis, rank in enumerate(axes):
+            others = tuple(a for a in range(len(axes)) if a != axis)
+            values = least.min(axis=others) if others else least
+            # rounded down by more than floats can be off; values below 2^53 are exact
+            exact = [int(v) if v < EXACT_LIMIT else int(v * (1 - 1e-12)) for v in values.tolist()]
+            yield self.decisions.by_trips(self.position, rank, exact)
+
+    def _least(
+        self,
+        family: UnitFamily,
+        name: str,
+        space: MetricSpace,
+        tiles: Mapping[str, Floats],
+        passes: Table,
+        axes: Sequence[str],
+    ) -> Floats:
+        """`[*axes]`: the least of a metric over the members of a family, one execution."""
+        problem = self.layout.problem
+        level, tensors = problem.hardware.levels[-1], problem.cascade.tensors
+        counts = pass_counts(problem.hardware, self.einsum, family, tiles)
+        cost = point_cost(problem.hardware, self.einsum, family.unit)
+        points = problem.cascade.points(self.einsum)
+        fixed: Vector = {"energy": cost.energy * points}
+        total: Floats = np.full((len(family), *passes.shape), space.coefficient(fixed, name))
+        step: Vector = {f"unit:{family.unit.name}": cost.cycles}
+        total = total + space.coefficient(step, name) * counts.steps * passes
+        accesses = zip((*self.einsum.inputs, self.einsum.output), (*counts.reads, counts.writes), strict=True)
+        for access, moved in accesses:
+            bits, written = tensors[access.tensor].bits, access is self.einsum.output
+            size = self._outside_size(access.ranks)
+            kind = "write" if written else "read"
+            each = space.coefficient(access_vector(level, kind, bits, False), name) * size
+            back = space.coefficient(access_vector(level, "read", bits, False), name) * size if written else 0
+            total = total + (each + back) * moved * passes - back * self._all_padded(access, axes)
+        least: Floats = total.min(axis=0)
+        return least
+
+    def _all_padded(self, access: Access, axes: Sequence[str]) -> Floats:
+        """`[*axes]`: values of an operand with every tile padded to full size."""
+        total: Floats = np.ones((1,) * max(1, len(axes)))
+        for axis, rank in enumerate(axes):
+            if rank in access.ranks:
+                candidates = np.array(self.layout.candidates(self.position, rank), dtype=np.float64)
+                shape = [-1 if a == axis else 1 for a in range(len(axes))]
+                total = total * candidates.prod(axis=1).reshape(shape)
+        return total
 
     def _roles(self, kind: str) -> list[list[str]]:
         """Ranks whose tiles decide the steps together; the steps are the product over these."""

@@ -82,7 +82,10 @@ def configure(solver: cp_model.CpSolver, control: Control, *, presolve: bool) ->
     parameters.presolve_inclusion_work_limit = 0
     parameters.catch_sigint_signal = False
     parameters.cp_model_presolve = presolve
+    # what presolve finds by probing, symmetries and further rounds costs more time than it saves
     parameters.cp_model_probing_level = 0
+    parameters.symmetry_level = 0
+    parameters.max_presolve_iterations = 1
     parameters.num_workers = max(2, os.cpu_count() or 1)
     if parameters.num_workers < len(PORTFOLIO):
         parameters.subsolvers.extend(PORTFOLIO)

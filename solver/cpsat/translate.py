@@ -70,6 +70,8 @@ class Translation:
 
     def _variable(self, v: int) -> cp_model.IntVar:
         low, high, name = self._lows[v], self._highs[v], self.source.names[v]
+        if v not in self._needed and high > 1:
+            low = high = 0
         if (low, high) == (0, 1):
             return self.target.new_bool_var(name)
         return self.target.new_int_var(low, high, name)

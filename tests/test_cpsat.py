@@ -1,0 +1,112 @@
+"""CP-SAT against the enumeration, the brute force's golden optima, time limits and the stop button."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from agreement import check, score
+from golden_instances import Instance, instances
+from restricted_problems import restricted
+from two_operator_problems import problem as random_problem
+
+import exactile as ex
+from exactile.formulation.problem import Objective, Problem
+from exactile.solver.cpsat import cpsat
+from exactile.solver.cpsat.translate import LARGEST, Translation
+from exactile.solver.engine import Control
+from exactile.solver.exact.engine import formulations
+
+GOLDEN = {instance.id: instance for instance in instances()}
+LONG = (78,)
+"""Every tile size of 16 384 × 16 384: seconds."""
+
+
+def golden(instance: Instance) -> Problem:
+    return Problem(instance.cascade, instance.hardware, Objective(instance.objective, ()), instance.mapspace)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_agrees_with_the_enumeration(seed: int) -> None:
+    check(random_problem(seed), cpsat)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(60, 400))
+def test_agrees_with_the_enumeration_on_many(seed: int) -> None:
+    check(random_problem(seed), cpsat)
+
+
+@pytest.mark.parametrize("seed", [*range(40), 53, 70, 95, 401, 470, 494])
+def test_agrees_under_restrictions(seed: int) -> None:
+    check(restricted(seed), cpsat)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 400))
+def test_agrees_under_many_restrictions(seed: int) -> None:
+    check(restricted(seed), cpsat)
+
+
+@pytest.mark.parametrize("number", [n for n, one in GOLDEN.items() if n not in LONG and one.operators <= 6])
+def test_golden_optima(number: int) -> None:
+    instance = GOLDEN[number]
+    outcome = cpsat(golden(instance), Control(120))
+    assert (outcome.status, outcome.bound) == ("optimal", instance.optimum)
+    assert score(golden(instance), outcome) == (instance.optimum,)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", LONG)
+def test_golden_optimum_of_a_large_space(number: int) -> None:
+    outcome = cpsat(golden(GOLDEN[number]), Control(300))
+    assert (outcome.status, outcome.bound) == ("optimal", GOLDEN[number].optimum)
+
+
+@pytest.mark.parametrize("seconds", [0.1, 1, 5])
+@pytest.mark.parametrize("number", [8, 15, 41, 52, 59, 78])
+def test_bounds_hold_at_a_time_limit(number: int, seconds: float) -> None:
+    problem, optimum = golden(GOLDEN[number]), GOLDEN[number].optimum
+    control = Control(seconds)
+    outcome = cpsat(problem, control)
+    assert outcome.bound is not None and outcome.bound <= optimum
+    assert all(point.incumbent is None or point.incumbent >= optimum for point in control.trace)
+    assert all(point.bound is None or point.bound <= optimum for point in control.trace)
+    value = score(problem, outcome)
+    assert value is None or value[0] >= optimum
+    assert outcome.status != "optimal" or outcome.bound == optimum
+
+
+def test_the_stop_button_ends_a_search() -> None:
+    layer = ex.load_problem("gpt3-6.7b-attention-latency")
+    layer = replace(layer, mapspace=replace(layer.mapspace, tile_sizes="all"), objective=Objective("edp", ()))
+    control = Control(None)
+    threading.Timer(1.0, control.stop).start()
+    outcome = cpsat(layer, control)
+    assert outcome.status in ("feasible", "unknown", "optimal")
+    assert control.seconds < 5
+
+
+def test_numbers_beyond_what_cp_sat_counts_are_capped() -> None:
+    """Energy of a sequence of 2^20 in single pieces is no number of 62 bits; its least energy is."""
+    sides = {"m": 1 << 20, "n": 1 << 20, "e": 128, "f": 128}
+    cascade = ex.Cascade(sides, ["S[m,n] = Q[m,e] * K[n,e]", "O[m,f] = S[m,n] * V[n,f]"])
+    problem = Problem(cascade, ex.hardware("nvdla-like"), Objective("energy", ()))
+    (formulation,) = formulations(problem)
+    translation = Translation(formulation.model, formulation.costs.quantities)
+    assert translation.capped
+    assert (
+        max(formulation.model.bounds(linear)[1] for linear in formulation.costs.quantities.values()) > LARGEST
+    )
+    check(problem, cpsat)
+
+
+def test_every_number_of_a_proof_is_exact_beyond_floats() -> None:
+    """2^53 and one more: the bound must not be the nearest float."""
+    odd = Fraction((1 << 53) + 1, 1 << 20)
+    problem = replace(random_problem(17), objective=Objective("energy", ()))
+    dram, buffer = problem.hardware.levels
+    dear = replace(dram, read_energy=replace(dram.read_energy, amount=odd, per="value"))
+    check(replace(problem, hardware=replace(problem.hardware, levels=(dear, buffer))), cpsat)
