@@ -15,6 +15,10 @@ _SMALL_TABLE = 1 << 21
 """Tables of one metric up to this many values are computed whole even if few cells are asked for."""
 
 
+_FEW = 16
+"""So few cells never ask for the whole table: those of the chosen mapping, in the end."""
+
+
 class LazyTable:
     """Least values of single metrics of an Einsum's inner table, computed for the cells asked for."""
 
@@ -27,7 +31,7 @@ class LazyTable:
         if name not in self._known:
             cells_in_all = self._node.table.size * self._node.table.unknowns
             uses = self._node.table.uses
-            if cells_in_all * uses <= _SMALL_TABLE:
+            if len(cells) > _FEW and cells_in_all * uses <= _SMALL_TABLE:
                 self.fill(name, self._node.table.best((name,))[name][0])
             else:
                 self._known[name] = np.full(cells_in_all, np.nan)
