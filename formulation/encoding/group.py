@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 
@@ -21,6 +21,7 @@ from exactile.formulation.problem import Problem
 from exactile.formulation.units import candidates, correction_unit, point_cost
 
 Floats = npt.NDArray[np.float64]
+InnerKey = tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,8 @@ def operand_vectors(cascade: Cascade, hardware: Hardware, spec: GroupSpec) -> li
 class Group:
     """A candidate group of a problem with everything its plans need in common.
 
-    `checkpoint` is called between pieces of long work and may raise to end it.
+    `checkpoint` is called between pieces of long work and may raise to end it. `inner_cache` holds inner
+    tables by Einsum, looped ranks, batch ranks and metrics: groups and plans with the same loops share them.
     """
 
     problem: Problem
@@ -78,6 +80,7 @@ class Group:
     costs: tuple[SlotCost, ...]
     cycles_matter: bool
     checkpoint: Callable[[], None]
+    inner_cache: dict[InnerKey, dict[str, Floats]] = field(default_factory=dict)
 
     @cached_property
     def tilings(self) -> Mapping[int, tuple[Floats, Floats]]:
@@ -89,11 +92,6 @@ class Group:
             trips, tiles = tile_candidates(extent, mapspace.tile_sizes, mapspace.tiles.get(rank))
             found[bit] = (trips.astype(np.float64), tiles.astype(np.float64))
         return found
-
-    @cached_property
-    def inner_cache(self) -> dict[tuple[int, tuple[int, ...], tuple[str, ...]], dict[str, Floats]]:
-        """Inner tables by node, looped ranks and metrics; plans with the same loops share them."""
-        return {}
 
     @cached_property
     def capacity(self) -> float:

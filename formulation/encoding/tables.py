@@ -98,14 +98,14 @@ class InnerTable:
         dominates, per tile shape. With one metric that is the best one."""
         if cells is not None:
             return self._tables(names, cells, (len(cells.rows),))
-        bits = [bit for _, bit, _ in self._axes]
-        by_bit = [bits.index(bit) for bit in sorted(bits)] or [0]
-        key = (self.node.node, tuple(sorted(bits)), tuple(names))
+        ranks = [rank for rank, _, _ in self._axes]
+        by_name = [ranks.index(rank) for rank in sorted(ranks)] or [0]
+        key = (self.einsum.name, tuple(sorted(ranks)), self.group.spec.batch, tuple(names))
         cache = self.group.inner_cache
         if key not in cache:
             tables = self._tables(names, None, self._shape)
-            cache[key] = {n: v.transpose(0, *(1 + a for a in by_bit)) for n, v in tables.items()}
-        back = [by_bit.index(axis) for axis in range(len(by_bit))]
+            cache[key] = {n: v.transpose(0, *(1 + a for a in by_name)) for n, v in tables.items()}
+        back = [by_name.index(axis) for axis in range(len(by_name))]
         return {
             name: values.transpose(0, *(1 + a for a in back)).reshape(-1, self.size, self.unknowns)
             for name, values in cache[key].items()

@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from exactile.formulation.encoding.bounds import group_floor
-from exactile.formulation.encoding.group import Group, metric_space, slot_costs
+from exactile.formulation.encoding.group import Floats, Group, InnerKey, metric_space, slot_costs
 from exactile.formulation.encoding.metrics import MetricSpace
 from exactile.formulation.encoding.plan import Plan, plans
 from exactile.formulation.encoding.shape import GroupSpec, group_specs
@@ -51,6 +51,7 @@ class Candidate:
     specs: Sequence[GroupSpec]
     cycles_matter: bool
     checkpoint: Callable[[], None]
+    inner_cache: dict[InnerKey, dict[str, Floats]]
     points: dict[Point, Choice] = field(default_factory=dict)
     searched: bool = False
     structures: int = 0
@@ -62,7 +63,9 @@ class Candidate:
             self._groups = []
             for spec in self.specs:
                 costs = slot_costs(self.problem.cascade, self.problem.hardware, spec)
-                group = Group(self.problem, spec, space, costs, self.cycles_matter, self.checkpoint)
+                group = Group(
+                    self.problem, spec, space, costs, self.cycles_matter, self.checkpoint, self.inner_cache
+                )
                 masks = cached_structures(spec.shape)
                 self.structures += len(masks)
                 self._groups.append((group, plans(spec, masks)))
@@ -89,12 +92,15 @@ class Candidates:
     @cached_property
     def by_names(self) -> dict[Names, Candidate]:
         """Candidates that have at least one legal way to fuse."""
-        found = {}
+        found: dict[Names, Candidate] = {}
+        inner_cache: dict[InnerKey, dict[str, Floats]] = {}
         for names in candidate_groups(self.problem):
             specs = self._specs(names)
             if specs:
                 cycles_matter = "latency" in self.keys
-                found[names] = Candidate(self.problem, names, specs, cycles_matter, self.checkpoint)
+                found[names] = Candidate(
+                    self.problem, names, specs, cycles_matter, self.checkpoint, inner_cache
+                )
         return found
 
     def _specs(self, names: Names) -> list[GroupSpec]:
