@@ -31,6 +31,13 @@ class Objective:
         """The quantities compared, most important first, each once."""
         return tuple(dict.fromkeys((self.minimize, *self.then)))
 
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """What a search has to measure: the quantities compared and limited, a product by its factors."""
+        names = (*self.keys, *self.subject_to)
+        factors = (("energy", "latency") if name == "edp" else (name,) for name in names)
+        return tuple(dict.fromkeys(factor for part in factors for factor in part))
+
 
 @dataclass(frozen=True)
 class Mapspace:

@@ -44,18 +44,10 @@ def solve(problem: Problem, control: Control, load: Loader) -> Outcome:
     return outcome
 
 
-def model_keys(problem: Problem) -> tuple[str, ...]:
-    """The quantities that a model must have: for a product its factors."""
-    names = (*problem.objective.keys, *problem.objective.subject_to)
-    return tuple(
-        dict.fromkeys(k for name in names for k in (("energy", "latency") if name == "edp" else (name,)))
-    )
-
-
 def formulations(problem: Problem) -> Iterator[Formulation]:
     """One model per execution order."""
     for order in _orders(problem)[:MOST_ORDERS]:
-        yield build(problem, order, model_keys(problem))
+        yield build(problem, order, problem.objective.measured)
 
 
 def _orders(problem: Problem) -> list[Names]:
@@ -110,7 +102,7 @@ class _Run:
         if self.best is not None:
             value = self.best.cost.quantity(first)
             limits[first] = min(value, limits.get(first, value))
-        session = self.load(build(self.problem, order, model_keys(self.problem)))
+        session = self.load(build(self.problem, order, self.problem.objective.measured))
         stage = Stages(self.problem, session, self.control, bounding=alone and not self.part).run(limits)
         if stage.best is not None and (self.best is None or self._score(stage.best) < self._score(self.best)):
             self.best = stage.best

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -20,12 +20,6 @@ from exactile.solver.orders import Names, candidate_groups, execution_orders, pa
 Point = tuple[int, ...]
 
 
-def additive_parts(names: Iterable[str]) -> tuple[str, ...]:
-    """The quantities of groups behind objectives: energy and latency for their product."""
-    parts = (("energy", "latency") if name == "edp" else (name,) for name in names)
-    return tuple(dict.fromkeys(key for part in parts for key in part))
-
-
 def coupled(objective: Objective) -> bool:
     """Whether the groups of a problem cannot be optimised one by one: a product, or a limit on a sum."""
     return "edp" in objective.keys or bool(objective.subject_to)
@@ -35,7 +29,7 @@ def searched_keys(objective: Objective) -> tuple[str, ...]:
     """The quantities that a search keeps of every group."""
     if not coupled(objective):
         return objective.keys
-    return additive_parts((*objective.keys, *objective.subject_to))
+    return objective.measured
 
 
 @dataclass
