@@ -79,6 +79,17 @@ def test_bounds_hold_at_a_time_limit(number: int, seconds: float) -> None:
     assert outcome.status != "optimal" or outcome.bound == optimum
 
 
+@pytest.mark.parametrize("bytes_", [12, 40, 64, 400])
+def test_a_rank_of_every_tensor_may_carry_a_statistic(bytes_: int) -> None:
+    """No loop over it is shared, although every tensor has it."""
+    softmax = {"einsum": "P[m,n] = softmax(S[m,n])", "over": "n", "mode": "row", "in_place": True}
+    equations = ["S[m,n] = Q[m,n] * K[m,n]", softmax, "O[m,n] = P[m,n] * V[m,n]"]
+    machine = ex.hardware("nvdla-like")
+    dram, buffer = machine.levels
+    small = replace(machine, levels=(dram, replace(buffer, capacity=8 * bytes_)))
+    check(Problem(ex.Cascade({"m": 8, "n": 16}, equations), small, Objective("dram_traffic")), cpsat)
+
+
 def test_the_stop_button_ends_a_search() -> None:
     layer = ex.load_problem("gpt3-6.7b-attention-latency")
     layer = replace(layer, mapspace=replace(layer.mapspace, tile_sizes="all"), objective=Objective("edp", ()))

@@ -308,7 +308,9 @@ def _spec(
     everywhere = set(long) if batch_outermost and not mapspace.residency else set()
     for slot in slots:
         everywhere &= set(slot.access.ranks)
-    batch = tuple(rank for rank in long if rank in everywhere - pinned)
+    # a rank that a statistic runs over may not be shared by what must wait for it
+    fixed = pinned | {barrier.rank for barrier in cascade.barriers}
+    batch = tuple(rank for rank in long if rank in everywhere - fixed)
     ranks = tuple(rank for rank in long if rank not in batch)
     index = {einsum.name: position for position, einsum in enumerate(einsums)}
     corrected = _corrected(cascade, index, stored)
