@@ -66,7 +66,7 @@ def test_agrees_with_the_enumeration(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [seed for seed in range(300) if seed not in QUICK])
+@pytest.mark.parametrize("seed", [seed for seed in range(0, 300, 6) if seed not in QUICK])
 def test_agrees_with_the_enumeration_on_many(seed: int) -> None:
     check_agreement(seed)
 

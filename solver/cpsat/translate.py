@@ -7,9 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from ortools.sat.python import cp_model
 
 from exactile.formulation.families.model import Linear, Lit, Model, Product, Quantity, Row, Terms
+from exactile.solver.engine import UnsupportedProblem
 
 LARGEST = 1 << 62
 """CP-SAT wants the bounds of every sum below this."""
+
+
+def _require_countable(wanted: Mapping[str, Linear]) -> None:
+    """Raise `UnsupportedProblem` if one unit of something is more than CP-SAT can add up."""
+    for name, linear in wanted.items():
+        if any(abs(amount) >= LARGEST for amount in (linear.constant, *(c for _, c in linear.terms))):
+            raise UnsupportedProblem(f"cpsat counts with 62 bits, which {name} (in whole units) exceeds")
 
 
 class Translation:
@@ -21,6 +29,7 @@ class Translation:
 
     def __init__(self, model: Model, wanted: Mapping[str, Linear]) -> None:
         self.source = model
+        _require_countable(wanted)
         self.target = cp_model.CpModel()
         self.capped = False
         self._quantity_highs: dict[str, int] = {}
