@@ -68,8 +68,10 @@ class Translation:
 
         for linear in wanted:
             cap(linear.terms, LARGEST // (2 * len(linear.terms) + 2))
-        for lifted in lifting:
-            cap(((lifted, 1),), LARGEST // 4)
+        # all domains together have to be countable too
+        wide = [v for v in self._needed if self._highs[v] > 1]
+        for variable in wide:
+            cap(((variable, 1),), LARGEST // (4 * len(wide)))
         while waiting:
             result = waiting.pop()
             for row in lifting.get(result, ()):
