@@ -9,12 +9,14 @@ from fractions import Fraction
 import pytest
 from agreement import check, score
 from golden_instances import Instance, instances
+from ortools.sat.python import cp_model
 from restricted_problems import restricted
 from two_operator_problems import problem as random_problem
 
 import exactile as ex
 from exactile.formulation.problem import Objective, Problem
 from exactile.solver.cpsat import cpsat
+from exactile.solver.cpsat.session import configure
 from exactile.solver.cpsat.translate import LARGEST, Translation
 from exactile.solver.engine import Control, UnsupportedProblem
 from exactile.solver.exact.engine import formulations
@@ -134,3 +136,32 @@ def test_numbers_too_large_for_cp_sat_are_said_to_be() -> None:
     dear = replace(dram, read_energy=replace(dram.read_energy, amount=Fraction(1 << 80), per="value"))
     with pytest.raises(UnsupportedProblem, match="62 bits"):
         cpsat(replace(problem, hardware=replace(problem.hardware, levels=(dear, buffer))), Control(60))
+
+
+SUSPECT = "linear + amo"
+"""How CP-SAT's log names what the presolve step of google/or-tools #5293 changes."""
+
+
+def presolve_log(seed: int, **changes: int) -> str:
+    """What CP-SAT says while it solves a model with our parameters and `changes` to them."""
+    (formulation,) = formulations(random_problem(seed))
+    key = formulation.decisions.layout.problem.objective.measured[0]
+    translation = Translation(formulation.model, {key: formulation.costs.quantities[key]})
+    translation.target.minimize(translation.quantities[key])
+    solver = cp_model.CpSolver()
+    configure(solver, Control(60), presolve=True)
+    for name, value in changes.items():
+        setattr(solver.parameters, name, value)
+    lines: list[str] = []
+    solver.parameters.log_search_progress, solver.parameters.log_to_stdout = True, False
+    solver.log_callback = lines.append
+    solver.solve(translation.target)
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 3, 5])
+def test_the_presolve_step_that_certifies_wrong_optima_is_off(seed: int) -> None:
+    """Without our switch the step does change these models; with it, never."""
+    unsafe = cp_model.CpSolver().parameters.presolve_inclusion_work_limit
+    assert SUSPECT in presolve_log(seed, presolve_inclusion_work_limit=unsafe)
+    assert SUSPECT not in presolve_log(seed)
