@@ -1,4 +1,4 @@
-"""Shared by all tests: golden texts."""
+"""Shared by all tests: golden texts, and a registry of invented engines."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+import fake_engines
+from exactile.solver.engines import ENGINES
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -27,3 +30,12 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text + "\n" == path.read_text(encoding="utf-8")
 
     return compare
+
+
+@pytest.fixture
+def fakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the real engines only the enumeration, and the invented ones beside it."""
+    for name in ENGINES.keys() - {"mmee"}:
+        monkeypatch.delitem(ENGINES, name)
+    for name, facts in fake_engines.ENGINES.items():
+        monkeypatch.setitem(ENGINES, name, facts)

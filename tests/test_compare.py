@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 
-import fake_engines
 from exactile import load_problem
 from exactile.compare_summary import summary
 from exactile.formulation.faults import InputError
@@ -25,14 +23,7 @@ from exactile.solver.solution import Solution
 from exactile.solver.verify import VerificationError
 from hand_made import problem
 
-
-@pytest.fixture(autouse=True)
-def fakes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in ENGINES.keys() - {"mmee"}:
-        monkeypatch.delitem(ENGINES, name)
-    for name, facts in fake_engines.ENGINES.items():
-        monkeypatch.setitem(ENGINES, name, facts)
-    yield
+pytestmark = pytest.mark.usefixtures("fakes")
 
 
 def asked(*engines: str, limit: float = 0.05) -> Comparison:

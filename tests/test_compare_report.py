@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -15,7 +14,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import fake_engines
 from exactile.cli import app
 from exactile.compare_chart import chart
 from exactile.compare_html import comparison_html
@@ -33,13 +31,7 @@ HAND_MADE = str(HERE / "hand_made.yaml")
 FAKE = (sys.executable, str(HERE / "fake_main.py"))
 
 
-@pytest.fixture(autouse=True)
-def fakes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in ENGINES.keys() - {"mmee"}:
-        monkeypatch.delitem(ENGINES, name)
-    for name, facts in fake_engines.ENGINES.items():
-        monkeypatch.setitem(ENGINES, name, facts)
-    yield
+pytestmark = pytest.mark.usefixtures("fakes")
 
 
 def asked(*engines: str) -> Comparison:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 
-import fake_engines
 from exactile.formulation.core import evaluate
 from exactile.formulation.cost import Traffic
 from exactile.formulation.faults import InputError
@@ -26,14 +24,7 @@ from exactile.solver.replay import replay
 from exactile.solver.verify import VerificationError, verify
 from hand_made import attention, fused, machine, problem, unfused
 
-
-@pytest.fixture(autouse=True)
-def fakes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in ENGINES.keys() - {"mmee"}:
-        monkeypatch.delitem(ENGINES, name)
-    for name, facts in fake_engines.ENGINES.items():
-        monkeypatch.setitem(ENGINES, name, facts)
-    yield
+pytestmark = pytest.mark.usefixtures("fakes")
 
 
 def test_a_right_answer_is_verified_and_returned() -> None:

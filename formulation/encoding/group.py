@@ -12,7 +12,14 @@ import numpy.typing as npt
 
 from exactile.formulation.cascade import Cascade
 from exactile.formulation.encoding.inner import UnitFamily, unit_families
-from exactile.formulation.encoding.metrics import MetricSpace, Vector, access_vector, add
+from exactile.formulation.encoding.metrics import (
+    MetricSpace,
+    Vector,
+    access_vector,
+    add,
+    fill_and_drain,
+    times,
+)
 from exactile.formulation.encoding.plan import Term
 from exactile.formulation.encoding.shape import GroupSpec, corrections
 from exactile.formulation.encoding.tilings import tile_candidates
@@ -34,25 +41,19 @@ class SlotCost:
 
 def slot_costs(cascade: Cascade, hardware: Hardware, spec: GroupSpec) -> tuple[SlotCost, ...]:
     """What moving each slot's tensor across boundary 0 costs, whole tensor, per visit and once."""
-    outer, inner = hardware.levels[0], hardware.levels[1]
     found = []
     for slot in spec.slots:
         bits = cascade.tensors[slot.leaving or slot.tensor].bits
         size = cascade.tensors[slot.tensor].size
-        fill = add(access_vector(outer, "read", bits, True), access_vector(inner, "write", bits, False))
-        drain = add(access_vector(inner, "read", bits, False), access_vector(outer, "write", bits, True))
+        fill, drain = fill_and_drain(hardware, bits)
         if slot.kind == "input":
-            cost = SlotCost(_times(fill, size), {})
+            cost = SlotCost(times(fill, size), {})
         elif slot.kind == "output":
-            cost = SlotCost(_times(add(fill, drain), size), _times(fill, -size))
+            cost = SlotCost(times(add(fill, drain), size), times(fill, -size))
         else:
-            cost = SlotCost({}, _times(drain, size) if slot.leaving else {})
+            cost = SlotCost({}, times(drain, size) if slot.leaving else {})
         found.append(cost)
     return tuple(found)
-
-
-def _times(vector: Mapping[str, Fraction], factor: int) -> Vector:
-    return {name: amount * factor for name, amount in vector.items()}
 
 
 def operand_vectors(cascade: Cascade, hardware: Hardware, spec: GroupSpec) -> list[Vector]:

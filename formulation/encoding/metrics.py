@@ -58,6 +58,19 @@ def add(*vectors: Mapping[str, Fraction]) -> Vector:
     return total
 
 
+def times(vector: Mapping[str, Fraction], factor: int) -> Vector:
+    """A metric vector taken `factor` times."""
+    return {name: amount * factor for name, amount in vector.items()}
+
+
+def fill_and_drain(hardware: Hardware, bits: int) -> tuple[Vector, Vector]:
+    """What moving one value of `bits` bits across boundary 0 adds to each metric, inwards and outwards."""
+    outer, inner = hardware.levels[0], hardware.levels[1]
+    fill = add(access_vector(outer, "read", bits, True), access_vector(inner, "write", bits, False))
+    drain = add(access_vector(inner, "read", bits, False), access_vector(outer, "write", bits, True))
+    return fill, drain
+
+
 @dataclass(frozen=True)
 class MetricSpace:
     """The metrics of a machine, their scales, and latency as a function of them."""

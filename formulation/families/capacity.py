@@ -159,7 +159,7 @@ class _Capacity:
             reaches = layout.copies[later].at
             if e < f < reaches:
                 reasons.append((link,))
-            elif reaches != e or f != e:
+            else:
                 reasons.append((link, self.live(later, f)))
         reasons = [reason for reason in reasons if -Model.TRUE not in reason]
         if not reasons:

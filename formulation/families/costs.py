@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
-from math import floor
 
 from exactile.formulation.encoding.metrics import MetricSpace
 from exactile.formulation.families.amounts import Amounts
@@ -32,12 +30,6 @@ class Costs:
         hardware = decisions.layout.problem.hardware
         self.space = MetricSpace.build(hardware, [amount.vector for amount in amounts.found])
         self.quantities = {key: self._quantity(key) for key in keys}
-
-    def limit(self, name: str, most: Fraction) -> None:
-        """The quantity is at most `most`, in base units."""
-        value = self.quantities[name]
-        room = floor(most * self.space.scale(name)) - value.constant
-        self.model.at_least([(v, -c) for v, c in value.terms], -room)
 
     def _quantity(self, name: str) -> Linear:
         if name == "peak":

@@ -171,9 +171,6 @@ class Layout:
         """Searched ranks of the tensor of a copy."""
         return tuple(rank for rank in self.ranks if rank in self.copies[index].access.ranks)
 
-    def size(self, tensor: str) -> int:
-        return self.problem.cascade.tensors[tensor].size
-
 
 def layout(problem: Problem, names: Sequence[str], keys: Sequence[str]) -> Layout:
     """The layout for an execution order; `keys` are the quantities that matter."""

@@ -7,7 +7,7 @@ the tensor. A result pays for partial sums read back, which its first visit has 
 from __future__ import annotations
 
 from exactile.formulation.encoding.group import correction_vector
-from exactile.formulation.encoding.metrics import Vector, access_vector, add
+from exactile.formulation.encoding.metrics import Vector, add, fill_and_drain, times
 from exactile.formulation.families.amounts import Amounts
 from exactile.formulation.families.decisions import Decisions
 from exactile.formulation.families.dependencies import correctable, fully_fused
@@ -46,16 +46,10 @@ def fused(decisions: Decisions, index: int) -> Lit:
 
 def _vectors(decisions: Decisions, tensor: str) -> tuple[Vector, Vector]:
     """Metrics of filling and of draining the whole tensor once."""
-    problem = decisions.layout.problem
-    outer, inner = problem.hardware.levels[0], problem.hardware.levels[1]
-    bits, size = problem.cascade.tensors[tensor].bits, decisions.layout.size(tensor)
-    fill = add(access_vector(outer, "read", bits, True), access_vector(inner, "write", bits, False))
-    drain = add(access_vector(inner, "read", bits, False), access_vector(outer, "write", bits, True))
-    return _times(fill, size), _times(drain, size)
-
-
-def _times(vector: Vector, factor: int) -> Vector:
-    return {name: amount * factor for name, amount in vector.items()}
+    cascade = decisions.layout.problem.cascade
+    fill, drain = fill_and_drain(decisions.layout.problem.hardware, cascade.tensors[tensor].bits)
+    size = cascade.tensors[tensor].size
+    return times(fill, size), times(drain, size)
 
 
 def _read(decisions: Decisions, amounts: Amounts, index: int) -> None:
@@ -75,7 +69,7 @@ def _written(decisions: Decisions, amounts: Amounts, index: int) -> None:
     count = model.where(name, visits(decisions, index), (-stays,), floor=1)
     amounts.add(copy.at, count, add(fill, drain))
     # the first visit reads nothing back
-    amounts.add(copy.at, model.linear(Quantity(1, ((stays, 0),))), _times(fill, -1))
+    amounts.add(copy.at, model.linear(Quantity(1, ((stays, 0),))), times(fill, -1))
     leaves = -fully_fused(decisions, copy.tensor)
     once = model.conjunction((stays, leaves), f"leaves[{decisions.copy_name(index)}]")
     amounts.add(copy.at, model.linear(Quantity(0, ((once, 1),))), drain)

@@ -136,13 +136,11 @@ class Translation:
         for factor in reversed(factors[1:]):
             low, high = low * factor.low, min(factor.high * high, most)
             partial = self.target.new_int_var(low, high, f"partial {self.source.names[product.result]}")
-            self._times(factor, so_far, partial, high)
+            self._times(factor, so_far, partial)
             so_far = partial
-        self._times(factors[0], so_far, self.variables[product.result], most)
+        self._times(factors[0], so_far, self.variables[product.result])
 
-    def _times(
-        self, factor: Quantity, other: cp_model.LinearExprT, result: cp_model.IntVar, most: int
-    ) -> None:
+    def _times(self, factor: Quantity, other: cp_model.LinearExprT, result: cp_model.IntVar) -> None:
         """`result ≥ factor · other`: one row per value of the factor, enforced where it is taken."""
         for amount, condition in factor.floors():
             row = self.target.add(result >= amount * other)

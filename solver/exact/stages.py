@@ -22,7 +22,6 @@ from exactile.solver.exact.session import Answer, Session
 from exactile.solver.verify import VerificationError
 
 EDP = "edp"
-FACTORS = ("energy", "latency")
 Limits = Mapping[str, int]
 
 
