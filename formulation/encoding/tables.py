@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from exactile.formulation.encoding.group import Group
-from exactile.formulation.encoding.inner import UnitFamily, pass_counts
-from exactile.formulation.encoding.metrics import Vector, access_vector
+from exactile.formulation.encoding.inner import UnitFamily
+from exactile.formulation.encoding.inner_cost import InnerCost, inner_costs
 from exactile.formulation.encoding.plan import NodePlan, Plan
 from exactile.formulation.encoding.shared_tiles import SharedTiles
-from exactile.formulation.units import point_cost
 
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
@@ -42,7 +40,7 @@ class InnerTable:
     def __init__(self, group: Group, plan: Plan, node: NodePlan) -> None:
         self.group, self.plan, self.node = group, plan, node
         self.einsum = group.spec.einsums[node.node]
-        self._coefficients: dict[tuple[str, str], tuple[float, ...]] = {}
+        self._costs: dict[tuple[str, str], InnerCost] = {}
 
     @property
     def unknowns(self) -> int:
@@ -128,55 +126,24 @@ class InnerTable:
         self, family: UnitFamily, names: Sequence[str], cells: Cells | None = None
     ) -> dict[str, Floats]:
         """`[member, *axes]` or `[member, cell]` per metric: inner boundary and compute, without `ρ`."""
-        einsum = self.einsum
         tiles, trips = self._tile_table(cells)
-        counts = pass_counts(self.group.problem.hardware, einsum, family, tiles)
-        passes = _all_product(trips, einsum.ranks)[None]
-        begun = _padded(trips, tiles, einsum.output.ranks)[None]
-        found: dict[str, Floats] = {}
-        for name in names:
-            *reads, write, read_back, step, once = self._inner_coefficients(family.unit.name, name)
-            per_pass: Floats = np.zeros(1)
-            for coefficient, count in (
-                *zip(reads, counts.reads, strict=True),
-                (write + read_back, counts.writes),
-                (step, counts.steps),
-            ):
-                if coefficient:
-                    per_pass = per_pass + coefficient * count
-            total = per_pass * passes + once
-            found[name] = total - read_back * begun if read_back else total
-        return found
+        costs = {name: self._inner_cost(family.unit.name, name) for name in names}
+        return inner_costs(self.group.problem, self.einsum, family, tiles, trips, costs)
 
-    def _inner_coefficients(self, unit: str, name: str) -> tuple[float, ...]:
-        """Scaled coefficients of one metric: per read of each input, per write and read-back of the
-        output, per step, and once per computation of all points."""
+    def _inner_cost(self, unit: str, name: str) -> InnerCost:
         key = (unit, name)
-        if key not in self._coefficients:
-            problem, einsum, space = self.group.problem, self.einsum, self.group.space
-            level, tensors = problem.hardware.levels[-1], problem.cascade.tensors
-            cost = point_cost(problem.hardware, einsum, problem.hardware.unit(unit))
-            points = problem.cascade.points(einsum)
-            accesses = [(access.tensor, "read") for access in einsum.inputs]
-            accesses += [(einsum.name, "write"), (einsum.name, "read")]
-            vectors: list[Vector] = [
-                access_vector(level, kind, tensors[t].bits, False) for t, kind in accesses
-            ]
-            vectors.append({f"unit:{unit}": cost.cycles})
-            vectors.append(
-                {"operations": sum(einsum.cost.values()) * Fraction(points), "energy": cost.energy * points}
-            )
-            self._coefficients[key] = tuple(space.coefficient(vector, name) for vector in vectors)
-        return self._coefficients[key]
+        if key not in self._costs:
+            self._costs[key] = InnerCost.of(self.group.problem, self.group.space, self.einsum, unit, name)
+        return self._costs[key]
 
     def fixed(self, name: str) -> float | None:
         """What the inner boundary and compute add to a metric if tiles and units do not matter."""
         found = set()
         for family in self.group.families[self.node.node]:
-            *moving, once = self._inner_coefficients(family.unit.name, name)
-            if any(moving):
+            cost = self._inner_cost(family.unit.name, name)
+            if cost.moves:
                 return None
-            found.add(once)
+            found.add(cost.once)
         return found.pop() if len(found) == 1 else None
 
     def _tile_table(self, cells: Cells | None) -> tuple[dict[str, Floats], dict[str, Floats]]:
@@ -204,18 +171,6 @@ class InnerTable:
             return ()
         flat = cells.rows * self.unknowns + cells.columns
         return tuple(np.unravel_index(flat, [length for *_, length in self._axes]))
-
-
-def _all_product(table: Mapping[str, Floats], ranks: Sequence[str]) -> Floats:
-    total: Floats = np.ones(1)
-    for rank in ranks:
-        total = total * table[rank]
-    return total
-
-
-def _padded(trips: Mapping[str, Floats], tiles: Mapping[str, Floats], ranks: Sequence[str]) -> Floats:
-    """Values of a tensor with every tile padded to full size."""
-    return _all_product(trips, ranks) * _all_product(tiles, ranks)
 
 
 def _pareto(

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
 
 from exactile.formulation.einsum import Access, Einsum
 from exactile.formulation.encoding.bounds import width
-from exactile.formulation.encoding.inner import PassCounts, UnitFamily, pass_counts, unit_families
-from exactile.formulation.encoding.metrics import EXACT_LIMIT, MetricSpace, Vector, access_vector
+from exactile.formulation.encoding.inner import PassCounts, pass_counts, unit_families
+from exactile.formulation.encoding.inner_cost import InnerCost, inner_costs
+from exactile.formulation.encoding.metrics import EXACT_LIMIT, MetricSpace, access_vector
 from exactile.formulation.families.amounts import Amounts
 from exactile.formulation.families.decisions import Decisions
 from exactile.formulation.families.lookup import Table, lookup
@@ -106,38 +108,32 @@ class UnitUse:
         candidates = self.layout.candidates(self.position, rank)
         return self.decisions.by_trips(self.position, rank, [n * t for n, t in candidates])
 
-    def _grid(self, axes: Sequence[str]) -> tuple[dict[str, Floats], Table]:
-        """Tiles of every rank over the grid of the candidates of `axes` (1 elsewhere), and the passes."""
+    def _grid(self, axes: Sequence[str]) -> tuple[dict[str, Floats], dict[str, Floats]]:
+        """Tiles and trips of every rank over the grid of the candidates of `axes`, 1 elsewhere."""
         tiles = {rank: np.ones((1,) * max(1, len(axes))) for rank in self.einsum.ranks}
-        passes = np.ones((1,) * max(1, len(axes)), dtype=np.int64)
+        trips = dict(tiles)
         for axis, rank in enumerate(axes):
-            candidates = np.array(self.layout.candidates(self.position, rank), dtype=np.int64)
+            candidates = np.array(self.layout.candidates(self.position, rank), dtype=np.float64)
             shape = [len(candidates) if a == axis else 1 for a in range(len(axes))]
-            tiles[rank] = candidates[:, 1].astype(np.float64).reshape(shape)
-            passes = passes * candidates[:, 0].reshape(shape)
-        return tiles, passes
+            trips[rank], tiles[rank] = (column.reshape(shape) for column in candidates.T)
+        return tiles, trips
 
-    def _all_uses(self, axes: Sequence[str], pick: Callable[[PassCounts], Floats]) -> Table:
+    def _all_uses(self, axes: Sequence[str], pick: Callable[[PassCounts], Floats]) -> Floats:
         """`[use, *axes]`: one of the counts of a pass times the passes, for every use."""
-        tiles, passes = self._grid(axes)
+        tiles, trips = self._grid(axes)
+        passes = prod(trips.values(), start=np.ones(1))
         found = []
         for family in self.families:
             counts = pick(pass_counts(self.layout.problem.hardware, self.einsum, family, tiles))
             found.append(np.broadcast_to(counts, (len(family), *passes.shape)) * passes)
-        return np.rint(np.concatenate(found)).astype(np.int64)
+        return np.concatenate(found)
 
     def _tables(self, axes: Sequence[str], own: set[str], index: int) -> Table:
         """How often an operand moves, over the tiles of `axes`: accesses of all passes by padded size."""
         total = self._all_uses(axes, lambda c: c.writes if index == len(c.reads) else c.reads[index])
-        for axis, rank in enumerate(axes):
-            if rank in own:
-                shape = [-1 if a == axis else 1 for a in range(len(axes))]
-                candidates = np.array(self.layout.candidates(self.position, rank), dtype=np.int64)
-                total = total // candidates.prod(axis=1).reshape(shape)
-        return self._as_axes(total, axes)
-
-    def _as_axes(self, table: Table, axes: Sequence[str]) -> Table:
-        return table if axes else table.reshape(len(table))
+        tiles, trips = self._grid(axes)
+        padded = prod((tiles[rank] * trips[rank] for rank in axes if rank in own), start=np.ones(1))
+        return _whole(total / padded, axes)
 
     def _classes(self, name: str, tables: Table) -> list[tuple[Lit, Table]]:
         """The distinct tables, each with a literal for the uses that have it."""
@@ -194,7 +190,7 @@ class UnitUse:
         kind = self.layout.problem.hardware.unit(unit).kind
         factors = []
         for ranks in self._roles(kind):
-            tables = self._as_axes(self._all_uses(ranks, lambda c: c.steps), ranks)
+            tables = _whole(self._all_uses(ranks, lambda c: c.steps), ranks)
             # on other units the steps of this one do not matter
             tables[~mine] = tables[mine].min(axis=0)
             name = f"steps[{self.einsum.name},{unit},{'.'.join(ranks)}]"
@@ -212,57 +208,26 @@ class UnitUse:
 
         Nothing where the table of all tiles and uses is too large to look through.
         """
-        axes = self._own(self.einsum.ranks)
-        tiles, passes = self._grid(axes)
-        if passes.size * len(self.members) > MOST_ENTRIES:
+        problem, axes = self.layout.problem, self._own(self.einsum.ranks)
+        tiles, trips = self._grid(axes)
+        if np.broadcast(*trips.values()).size * len(self.members) > MOST_ENTRIES:
             return
-        least = np.minimum.reduce([self._least(f, name, space, tiles, passes, axes) for f in self.families])
+        # batch ranks: one at a time, every one of them
+        extents = problem.cascade.ranks
+        trips |= {rank: trips[rank] * extents[rank] for rank in self.einsum.ranks if rank not in axes}
+        found = []
+        for family in self.families:
+            cost = InnerCost.of(problem, space, self.einsum, family.unit.name, name)
+            part = inner_costs(problem, self.einsum, family, tiles, trips, {name: cost})[name]
+            shape = np.broadcast_shapes(part.shape[1:], *(column.shape for column in trips.values()))
+            found.append(np.broadcast_to(part, (len(part), *shape)).min(axis=0))
+        least = np.minimum.reduce(found)
         for axis, rank in enumerate(axes):
             others = tuple(a for a in range(len(axes)) if a != axis)
             values = least.min(axis=others) if others else least
             # rounded down by more than floats can be off; values below 2^53 are exact
             exact = [int(v) if v < EXACT_LIMIT else int(v * (1 - 1e-12)) for v in values.tolist()]
             yield self.decisions.by_trips(self.position, rank, exact)
-
-    def _least(
-        self,
-        family: UnitFamily,
-        name: str,
-        space: MetricSpace,
-        tiles: Mapping[str, Floats],
-        passes: Table,
-        axes: Sequence[str],
-    ) -> Floats:
-        """`[*axes]`: the least of a metric over the members of a family, one execution."""
-        problem = self.layout.problem
-        level, tensors = problem.hardware.levels[-1], problem.cascade.tensors
-        counts = pass_counts(problem.hardware, self.einsum, family, tiles)
-        cost = point_cost(problem.hardware, self.einsum, family.unit)
-        points = problem.cascade.points(self.einsum)
-        fixed: Vector = {"energy": cost.energy * points}
-        total: Floats = np.full((len(family), *passes.shape), space.coefficient(fixed, name))
-        step: Vector = {f"unit:{family.unit.name}": cost.cycles}
-        total = total + space.coefficient(step, name) * counts.steps * passes
-        accesses = zip((*self.einsum.inputs, self.einsum.output), (*counts.reads, counts.writes), strict=True)
-        for access, moved in accesses:
-            bits, written = tensors[access.tensor].bits, access is self.einsum.output
-            size = self._outside_size(access.ranks)
-            kind = "write" if written else "read"
-            each = space.coefficient(access_vector(level, kind, bits, False), name) * size
-            back = space.coefficient(access_vector(level, "read", bits, False), name) * size if written else 0
-            total = total + (each + back) * moved * passes - back * self._all_padded(access, axes)
-        least: Floats = total.min(axis=0)
-        return least
-
-    def _all_padded(self, access: Access, axes: Sequence[str]) -> Floats:
-        """`[*axes]`: values of an operand with every tile padded to full size."""
-        total: Floats = np.ones((1,) * max(1, len(axes)))
-        for axis, rank in enumerate(axes):
-            if rank in access.ranks:
-                candidates = np.array(self.layout.candidates(self.position, rank), dtype=np.float64)
-                shape = [-1 if a == axis else 1 for a in range(len(axes))]
-                total = total * candidates.prod(axis=1).reshape(shape)
-        return total
 
     def _roles(self, kind: str) -> list[list[str]]:
         """Ranks whose tiles decide the steps together; the steps are the product over these."""
@@ -276,6 +241,12 @@ class UnitUse:
         sets = (first & output - second, first & second - output, second & output - first)
         roles = [self._own(role) for role in sets]
         return [*(role for role in roles if role), *([rank] for rank in self._own(first & second & output))]
+
+
+def _whole(table: Floats, axes: Sequence[str]) -> Table:
+    """`[use, *axes]` in whole numbers, without the axis that stands for none."""
+    whole = np.rint(table).astype(np.int64)
+    return whole if axes else whole.reshape(len(whole))
 
 
 def add_units(decisions: Decisions, amounts: Amounts) -> list[UnitUse]:
