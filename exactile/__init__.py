@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from exactile.version import __version__
 
 if TYPE_CHECKING:
+    from exactile.fate import Fate, fates
     from exactile.faults import LoadError
     from exactile.formulation.cascade import Cascade
     from exactile.formulation.core import evaluate, violations
@@ -34,6 +35,7 @@ _PUBLIC = {
     "Cascade": ("formulation.cascade", "Cascade"),
     "Comparison": ("solver.compare", "Comparison"),
     "Cost": ("formulation.cost", "Cost"),
+    "Fate": ("fate", "Fate"),
     "Hardware": ("formulation.hardware", "Hardware"),
     "InputError": ("formulation.faults", "InputError"),
     "LoadError": ("faults", "LoadError"),
@@ -46,6 +48,7 @@ _PUBLIC = {
     "compare": ("solver.compare", "compare"),
     "dump_mapping": ("mapping_file", "dump_mapping"),
     "evaluate": ("formulation.core", "evaluate"),
+    "fates": ("fate", "fates"),
     "ffn": ("workloads.builders", "ffn"),
     "hardware": ("load", "load_hardware"),
     "load_mapping": ("mapping_file", "load_mapping"),
@@ -61,6 +64,7 @@ __all__ = [
     "Cascade",
     "Comparison",
     "Cost",
+    "Fate",
     "Hardware",
     "InputError",
     "LoadError",
@@ -74,6 +78,7 @@ __all__ = [
     "compare",
     "dump_mapping",
     "evaluate",
+    "fates",
     "ffn",
     "hardware",
     "load_mapping",

@@ -11,7 +11,7 @@ from exactile.formulation.cost import Cost
 from exactile.formulation.mapping import Mapping
 from exactile.formulation.mapping_text import Line
 from exactile.formulation.problem import Problem
-from exactile.json_output import cost_json, mapping_json
+from exactile.json_output import cost_json, fates_json, mapping_json
 from exactile.report import costs, labelled, mapping_report, title
 from exactile.version import __version__
 
@@ -62,6 +62,7 @@ class Check:
             "violations": list(self.violations),
             "replayed": self.replayed,
             "cost": None if self.cost is None else cost_json(self.problem, self.cost),
+            "fates": fates_json(self.problem, self.mapping, self.cost),
             "mapping": mapping_json(self.problem, self.mapping),
             "against": None
             if self.other is None or self.cost is None

@@ -7,6 +7,7 @@ from collections.abc import Mapping as Map
 from fractions import Fraction
 from typing import Any
 
+from exactile.fate import Fate, fates
 from exactile.formulation.cost import Cost, Traffic
 from exactile.formulation.mapping import Mapping
 from exactile.formulation.problem import Problem
@@ -62,6 +63,7 @@ def solution_json(solution: Solution) -> dict[str, Any]:
         "trace": [[round(p.seconds, 6), _optional(p.incumbent), _optional(p.bound)] for p in solution.trace],
         "space": {"structures": space.structures, "tilings": space.tilings, "evaluated": space.evaluated},
         "cost": None if solution.cost is None else cost_json(problem, solution.cost),
+        "fates": fates_json(problem, solution.mapping, solution.cost),
         "verified": {
             "legal": solution.verified.legal,
             "rescored": solution.verified.rescored,
@@ -109,6 +111,13 @@ def cost_json(problem: Problem, cost: Cost) -> dict[str, Any]:
     }
 
 
+def fates_json(problem: Problem, mapping: Mapping | None, cost: Cost | None) -> list[dict[str, Any]] | None:
+    """The fate of every tensor as plain data; `None` without a mapping and its cost."""
+    if mapping is None or cost is None:
+        return None
+    return [_fate(fate) for fate in fates(problem, mapping, cost)]
+
+
 def mapping_json(problem: Problem, mapping: Mapping) -> Any:
     """The mapping in the form of the mapping file."""
     from exactile.load import mapping_data
@@ -119,6 +128,23 @@ def mapping_json(problem: Problem, mapping: Mapping) -> Any:
 def dumps(data: Any) -> str:
     """JSON text that a person can read."""
     return json.dumps(data, indent=2, ensure_ascii=False)
+
+
+def _fate(fate: Fate) -> dict[str, Any]:
+    return {
+        "tensor": fate.tensor,
+        "fate": fate.kind,
+        "written_in": fate.written_in,
+        "fused": list(fate.fused),
+        "read_in": list(fate.read_in),
+        "shared": [{"group": fetch.group, "readers": list(fetch.readers)} for fetch in fate.shared],
+        "overwrites": fate.overwrites,
+        "dram": _traffic(fate.moved),
+        "dram_bytes": number(fate.dram_bytes),
+        "saved_bytes": number(fate.saved_bytes),
+        "saved_energy": number(fate.saved_energy),
+        "extra_operations": number(fate.extra_operations),
+    }
 
 
 def _optional(value: Fraction | None) -> Number | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
+from exactile.fate_table import fates_table
 from exactile.formulation.cost import Cost, GroupCounts, Traffic
 from exactile.formulation.hardware import Hardware
 from exactile.formulation.mapping import Mapping
@@ -59,12 +60,46 @@ def mapping_report(problem: Problem, mapping: Mapping, cost: Cost) -> list[Line]
     """The loop tree of every group with its peak and its bottleneck, then the cost tables."""
     lines: list[Line] = []
     for position, group in enumerate(mapping.groups):
-        title = group_title(position + 1, len(mapping.groups), group)
-        lines.append([(title, "title"), ("   " + _group_summary(problem.hardware, cost, position), "detail")])
+        lines.append([(group_title(position + 1, len(mapping.groups), group), "title")])
+        lines.append([(group_summary(problem, mapping, cost, position), "detail")])
         lines += [*draw_group(group, problem.cascade, problem.hardware), []]
     if mapping.kept_between_groups:
         lines += [[(f"kept on chip between groups: {', '.join(mapping.kept_between_groups)}", "detail")], []]
+    if len(problem.cascade.einsums) > 1:
+        lines += [*fates_table(problem, mapping, cost), []]
     return [*lines, *traffic_table(problem, cost), [], *_resources(problem.hardware, cost)]
+
+
+def group_summary(problem: Problem, mapping: Mapping, cost: Cost, position: int) -> str:
+    """Traffic, energy, cycles with their bottleneck, and peaks of one group."""
+    hardware = problem.hardware
+    counts, resources = cost.groups[position], cost.latency_by_group[position]
+    outer = hardware.levels[0].name
+    moved = group_traffic(problem, counts, outer)
+    energy = sum((cost.energy_by_einsum[name] for name in mapping.groups[position].order), Fraction(0))
+    cycles = (max if hardware.overlap == "full" else sum)(resources.values()) + hardware.launch
+    parts = [f"{outer} {size(moved)}"]
+    if energy:
+        pico = hardware.energy_unit == "pJ"
+        parts.append(metric(energy, -12, "J") if pico else f"energy {grouped(energy)}")
+    if cycles:
+        parts.append(f"{grouped(cycles)} cycles, bound by {limiting(list(resources.items()))}")
+    parts += [
+        f"{level.name} {size(counts.peak[level.name])} of {size(level.capacity)}"
+        for level in hardware.levels
+        if level.capacity is not None and level.name in counts.peak
+    ]
+    return " · ".join(parts)
+
+
+def group_traffic(problem: Problem, counts: GroupCounts, level: str) -> int:
+    """Bits that a group moves at a level, both ways."""
+    tensors = problem.cascade.tensors
+    return sum(
+        (moved.reads + moved.writes) * tensors[tensor].bits
+        for (name, _, tensor), moved in counts.traffic.items()
+        if name == level
+    )
 
 
 def quantity(problem: Problem, name: str, value: Fraction) -> str:
@@ -186,23 +221,6 @@ def _checks(solution: Solution) -> str:
         ("replayed", checks.replayed),
     ]
     return ", ".join(name if passed else f"not {name}" for name, passed in done)
-
-
-def _group_summary(hardware: Hardware, cost: Cost, position: int) -> str:
-    counts: GroupCounts = cost.groups[position]
-    resources = list(cost.latency_by_group[position].items())
-    busy_cycles = [cycles for _, cycles in resources]
-    cycles = (
-        max(busy_cycles, default=Fraction(0)) if hardware.overlap == "full" else sum(busy_cycles, Fraction(0))
-    )
-    cycles += hardware.launch
-    peaks = [
-        f"{level.name} {size(counts.peak[level.name])} of {size(level.capacity)}"
-        for level in hardware.levels
-        if level.capacity is not None and level.name in counts.peak
-    ]
-    busy = f"{grouped(cycles)} cycles, bound by {limiting(resources)}" if cycles else ""
-    return " · ".join(part for part in (*peaks, busy) if part)
 
 
 def _resources(hardware: Hardware, cost: Cost) -> list[Line]:

@@ -2,10 +2,10 @@
 
     for h in 12 × 1
     └─ for m in 8 × 64
-       ├─ ▸ Q[h 1, m 64, e 64]                4 KiB  from DRAM
+       ├─ ▸ Q[h 1, m 64, e 64]       4 KiB  from DRAM
        └─ for n in 4 × 128
-          ├─ ▸ S[h 1, m 64, n 128]            8 KiB  stays in GLB
-          ├─ S[h,m,n] = Q[h,m,e] * K[h,n,e]          array, weight_stationary
+          ├─ ▸ S[h 1, m 64, n 128]   8 KiB  stays in GLB
+          ├─ S[h,m,n] = Q[h,m,e] * K[h,n,e]  array, weight_stationary
 
 A line is a list of `(text, kind)` spans, so that a front may colour what it prints; `plain` joins
 them. Without a cascade the drawing is structural: no extents, so no trip counts and no sizes.
@@ -23,12 +23,15 @@ from exactile.formulation.cascade import Cascade
 from exactile.formulation.equation_text import equation
 from exactile.formulation.hardware import Hardware, Level
 from exactile.formulation.mapping import Buffer, Group, Loop, Mapping, UnitMapping
-from exactile.formulation.mapping_tree import Leaf, Node, Tree, build
+from exactile.formulation.mapping_tree import Leaf, Node, Tree, build, contents
 from exactile.formulation.quantity_text import size
 
 Kind = Literal["title", "guide", "loop", "buffer", "einsum", "detail", "number", "good", "bad", "plain"]
 Span = tuple[str, Kind]
 Line = list[Span]
+
+# a note that would reach further stands on a line of its own
+WIDTH = 100
 
 
 def plain(lines: Iterable[Line]) -> str:
@@ -89,12 +92,17 @@ def unit_text(mapping: UnitMapping) -> str:
 
 @dataclass(frozen=True)
 class _Row:
-    """One line before its columns are aligned."""
+    """One line before its columns are aligned; `below` is the guide under an Einsum, for a note too long."""
 
     guide: str
     what: tuple[Span, ...]
     size: str = ""
     note: str = ""
+    below: str | None = None
+
+    @property
+    def width(self) -> int:
+        return len(self.guide) + sum(len(text) for text, _ in self.what)
 
 
 @dataclass(frozen=True)
@@ -149,10 +157,10 @@ class _Drawing:
         known = self.cascade is not None and e in self.cascade.by_name
         text = equation(self.cascade.by_name[e]) if self.cascade is not None and known else e
         notes = [unit_text(inner)] if isinstance(inner, UnitMapping) else []
-        notes += [f"in place of {b.tensor}" for b in tree.buffers if e in self._in_place(b, tree)]
+        notes += [f"in place of {b.tensor}" for b in tree.buffers if e in self._contents(b, tree)[1:]]
         if leaf.recomputed > 1:
             notes.append(f"recomputed {leaf.recomputed} times")
-        yield _Row(guide, ((text, "einsum"),), "", ", ".join(notes))
+        yield _Row(guide, ((text, "einsum"),), "", ", ".join(notes), below)
         if isinstance(inner, Group):
             yield from self.group(inner, {e: leaf.tile}, boundary + 1, below)
 
@@ -167,25 +175,25 @@ class _Drawing:
             return f"from {outer}{readers}"
         if len(buffer.users) == 1:
             return f"to {outer}"
-        return f"stays {inner}" + (f", and to {outer}" if self._leaves(buffer, tree) else "")
+        leaving = "".join(
+            f", {'and' if name == buffer.tensor else f'then {name}'} to {outer}"
+            for name in self._contents(buffer, tree)
+            if self._leaves(name, buffer)
+        )
+        return f"stays {inner}{leaving}"
 
-    def _leaves(self, buffer: Buffer, tree: Tree) -> bool:
+    def _leaves(self, tensor: str, buffer: Buffer) -> bool:
         """Whether a tensor of this buffer is also needed outside its group."""
-        if self.cascade is None:
+        if self.cascade is None or tensor not in self.cascade.tensors:
             return False
-        written = [buffer.tensor, *self._in_place(buffer, tree)]
-        return any(
-            self.cascade.tensors[name].role == "output"
-            or any(reader.name not in buffer.users for reader in self.cascade.consumers[name])
-            for name in written
-            if name in self.cascade.tensors
+        readers = self.cascade.consumers[tensor]
+        return self.cascade.tensors[tensor].role == "output" or any(
+            reader.name not in buffer.users for reader in readers
         )
 
-    def _in_place(self, buffer: Buffer, tree: Tree) -> list[str]:
-        """The Einsums that overwrite what the buffer holds: declared so, without a buffer of their own."""
-        known = self.cascade.by_name if self.cascade is not None else {}
-        own = {other.tensor for other in tree.buffers}
-        return [e for e in buffer.users if e in known and e not in own and known[e].in_place in buffer.users]
+    def _contents(self, buffer: Buffer, tree: Tree) -> tuple[str, ...]:
+        """The tensors that the buffer holds one after the other."""
+        return (buffer.tensor,) if self.cascade is None else contents(buffer, tree.buffers, self.cascade)
 
     def _shape(self, buffer: Buffer, tree: Tree) -> dict[str, int] | None:
         """The tile held: the loop's tile for ranks outside the buffer, the whole block for the others."""
@@ -202,20 +210,25 @@ class _Drawing:
     def _bits(self, buffer: Buffer, tree: Tree) -> int:
         """Width of a value; where a tensor is overwritten in place, the larger of the two widths."""
         assert self.cascade is not None
-        names = [buffer.tensor, *self._in_place(buffer, tree)]
-        return max(self.cascade.tensors[name].bits for name in names)
+        return max(self.cascade.tensors[name].bits for name in self._contents(buffer, tree))
 
 
 def _aligned(rows: list[_Row]) -> list[Line]:
-    """Rows with sizes right-aligned in one column and notes in the next."""
-    widths = [len(row.guide) + sum(len(text) for text, _ in row.what) for row in rows]
-    left = max((w for w, row in zip(widths, rows, strict=True) if row.note or row.size), default=0)
-    right = max((len(row.size) for row in rows), default=0)
+    """Sizes and notes of buffers in columns of their own, and so the notes of Einsums."""
+    noted = [row for row in rows if row.size or row.note]
+    einsums = max((row.width for row in noted if row.below is not None), default=0)
+    buffers = max((row.width for row in noted if row.below is None), default=0)
+    sizes = max((len(row.size) for row in noted), default=0)
     lines: list[Line] = []
-    for width, row in zip(widths, rows, strict=True):
+    for row in rows:
         line: Line = [(row.guide, "guide"), *row.what]
-        if row.size or row.note:
-            line.append((" " * (left - width + 2) + row.size.rjust(right), "number"))
-            line.append((f"  {row.note}", "detail"))
         lines.append(line)
+        if row.below is None and (row.size or row.note):
+            line.append((" " * (buffers - row.width + 2) + row.size.rjust(sizes), "number"))
+            line.append((f"  {row.note}", "detail"))
+        elif row.below is not None and row.note:
+            if einsums + 2 + len(row.note) <= WIDTH:
+                line.append((" " * (einsums - row.width + 2) + row.note, "detail"))
+            else:
+                lines.append([(row.below, "guide"), (f"    {row.note}", "detail")])
     return lines

@@ -15,6 +15,7 @@ from collections.abc import Mapping as Map
 from dataclasses import dataclass, field
 from math import prod
 
+from exactile.formulation.cascade import Cascade
 from exactile.formulation.mapping import Buffer, Group, Loop
 
 
@@ -100,6 +101,17 @@ def shared_depths(order: Sequence[str], buffers: Iterable[Buffer]) -> dict[tuple
             for f in order:
                 depth[e, f] = max(depth[e, f], min(depth[e, via], depth[via, f]))
     return depth
+
+
+def contents(buffer: Buffer, buffers: Iterable[Buffer], cascade: Cascade) -> tuple[str, ...]:
+    """The tensors that a buffer holds one after the other: its own, then those that overwrite it.
+
+    An Einsum overwrites what a buffer holds if it is declared so and has no buffer of its own among
+    `buffers`, those of the same group and boundary.
+    """
+    own, known = {other.tensor for other in buffers}, cascade.by_name
+    over = (e for e in buffer.users if e in known and e not in own and known[e].in_place in buffer.users)
+    return (buffer.tensor, *over)
 
 
 def _blocks(extents: Map[str, int], spatial: Map[str, Map[str, int]]) -> dict[str, int]:

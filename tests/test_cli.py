@@ -110,6 +110,7 @@ def test_solve_json_alone() -> None:
         "trace",
         "space",
         "cost",
+        "fates",
         "verified",
         "mapping",
     ]

@@ -1,0 +1,78 @@
+"""The fates of tensors as a table for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from exactile.fate import Fate, fates
+from exactile.formulation.cost import Cost
+from exactile.formulation.mapping import Mapping
+from exactile.formulation.mapping_text import Line
+from exactile.formulation.problem import Problem
+from exactile.formulation.quantity_text import grouped, size
+from exactile.table import Row, table
+
+
+def fates_table(problem: Problem, mapping: Mapping, cost: Cost) -> list[Line]:
+    """A line for each tensor and their sums; `saves` is what would move without the fate."""
+    found = fates(problem, mapping, cost)
+    several = len(mapping.groups) > 1
+    extra = any(fate.extra_operations for fate in found)
+    sizes = {tensor.name: size(tensor.size * tensor.bits) for tensor in problem.cascade.tensors.values()}
+
+    def cells(name: str, space: str, what: str, numbers: Sequence[Fraction]) -> tuple[str, ...]:
+        moved, saved, energy, operations = numbers
+        shown = (grouped(moved), *(_unless_zero(value) for value in (saved, energy)))
+        return (name, space, what, *shown, *([_unless_zero(operations)] if extra else []))
+
+    rows = [
+        Row(cells(fate.tensor, sizes[fate.tensor], fate_text(fate, numbered=several), _numbers(fate)))
+        for fate in found
+    ]
+    sums = [sum(column, Fraction(0)) for column in zip(*map(_numbers, found), strict=True)]
+    rows.append(Row(cells("all", "", "", sums), "title"))
+    unit = problem.hardware.energy_unit
+    saves = "saves energy" if unit == "1" else f"saves/{unit}"
+    outer = problem.hardware.levels[0].name
+    header = ("tensor", "size", "fate", f"{outer}/B", "saves/B", saves, *(["extra ops"] if extra else []))
+    return table(header, rows, left=3)
+
+
+def fate_text(fate: Fate, numbered: bool = True) -> str:
+    """`fused in 4 into A`, `through DRAM 1 → 4`; group numbers only where there are several groups."""
+    match fate.kind:
+        case "from DRAM" | "shared":
+            parts = ["from DRAM" + _groups(fate.read_in, numbered)]
+        case "to DRAM":
+            parts = ["to DRAM" + _groups([fate.written_in], numbered)]
+        case "through DRAM":
+            parts = ["through DRAM" + (f" {fate.written_in} → {_list(fate.read_in)}" if numbered else "")]
+        case _:
+            parts = [f"fused{_groups([fate.written_in], numbered)} into {_list(fate.fused)}"]
+    if fate.overwrites is not None:
+        parts.append(f"in place of {fate.overwrites}")
+    if fate.kind == "fused and written":
+        parts.append("also to DRAM" + (f" → {_list(fate.read_in)}" if fate.read_in else ""))
+    for fetch in fate.shared:
+        where = f" in {fetch.group}" if len(fate.read_in) > 1 else ""
+        parts.append(f"one fetch{where} for {_list(fetch.readers)}")
+    return ", ".join(parts)
+
+
+def _numbers(fate: Fate) -> tuple[Fraction, ...]:
+    return fate.dram_bytes, fate.saved_bytes, fate.saved_energy, fate.extra_operations
+
+
+def _unless_zero(value: Fraction) -> str:
+    if not value:
+        return ""
+    return grouped(round(value) if value >= 1000 else value)
+
+
+def _groups(numbers: Sequence[int | None], numbered: bool) -> str:
+    return f" in {_list(numbers)}" if numbered else ""
+
+
+def _list(items: Sequence[object]) -> str:
+    return ", ".join(map(str, items))
