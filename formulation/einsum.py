@@ -62,6 +62,16 @@ class Access:
         return f"{self.tensor}[{','.join(map(str, self.indices))}]" if self.indices else self.tensor
 
 
+def misaligned(one: Access, other: Access) -> frozenset[str]:
+    """Ranks that index one tensor at other places in one index map than in the other.
+
+    A loop over such a rank does not select the same part of the tensor for both: `X[t,d]` and `X[u,d]`
+    agree in `d` alone, so they find the same values only where `t` and `u` are whole.
+    """
+    apart = (pair for pair in zip(one.indices, other.indices, strict=True) if pair[0] != pair[1])
+    return frozenset(rank for pair in apart for index in pair for rank, _ in index.terms)
+
+
 @dataclass(frozen=True, slots=True)
 class Read:
     """Leaf of an expression: the value of an access."""

@@ -318,12 +318,6 @@ def test_what_is_not_covered_yet_is_said() -> None:
         evaluate(ATTENTION, ROOM, replace(mapping(BASE), kept_between_groups=("S",)))
 
 
-def test_one_buffer_needs_one_index_map() -> None:
-    cascade = Cascade({"i": 4, "l": 4, "k": 3}, ["S[i,k] = X[i,k] * G[k]", "T[l,k] = S[l,k] + H[k]"])
-    chosen = mapping(group({"S": "", "T": ""}, "X S", "G S", "S S+T", "H T", "T T"))
-    assert told("index it differently (S[i,k] in S; S[l,k] in T)", cascade, ROOM, chosen)
-
-
 # --- the mapspace --------------------------------------------------------------------------------------
 
 SHARED = Cascade({"m": 8, "k": 4, "n": 6}, ["A[m,n] = X[m,k] * V[k,n]", "B[m,n] = A[m,n] + X[m,k]"])

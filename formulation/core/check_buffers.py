@@ -84,26 +84,6 @@ def _one(facts: Facts, group: Group, buffer: Buffer, level: Level, where: str) -
                 f"{where}: unknown rank '{rank}' outside the buffer of "
                 f"{name}{nearest(rank, facts.cascade.ranks)}"
             )
-    yield from _index_maps(facts, group, buffer, inside, where)
-
-
-def _index_maps(
-    facts: Facts, group: Group, buffer: Buffer, inside: tuple[str, ...], where: str
-) -> Iterator[str]:
-    """All users of one buffer must see the tensor through one index map."""
-    if len(buffer.users) < 2:
-        return
-    maps: dict[tuple[str, ...], str] = {}
-    for user in buffer.users:
-        if user in group.order:
-            for use in facts.einsums[user].uses:
-                if use.tensor in inside:
-                    maps.setdefault(use.ranks, f"{use.tensor}[{','.join(use.ranks)}] in {user}")
-    if len(maps) > 1:
-        yield (
-            f"{where}: the users of the buffer of {buffer.tensor} index it differently "
-            f"({'; '.join(maps.values())}), so it cannot be shared"
-        )
 
 
 def _coverage(facts: Facts, group: Group, level: Level, where: str) -> Iterator[str]:

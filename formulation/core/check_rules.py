@@ -10,6 +10,7 @@ from exactile.formulation.core.check_structure import label
 from exactile.formulation.core.facts import Facts
 from exactile.formulation.core.footprint import leaves
 from exactile.formulation.core.tree import Tree
+from exactile.formulation.einsum import misaligned
 
 
 def fused_pairs(facts: Facts, tree: Tree) -> Iterator[tuple[str, str]]:
@@ -21,13 +22,20 @@ def fused_pairs(facts: Facts, tree: Tree) -> Iterator[tuple[str, str]]:
 
 
 def dependency_faults(facts: Facts, tree: Tree) -> Iterator[str]:
-    """Rule 1: a producer's reduction must not stand in any loop it shares with a consumer.
+    """Rule 1: a consumer finds complete sums, and all of the part that it reads.
 
     All shared loops count, whichever tensor forces them: a skip connection may share more of them
     than the fused tensor itself.
     """
     for producer, consumer in fused_pairs(facts, tree):
+        written = facts.einsums[producer].einsum.output
+        apart = misaligned(written, facts.einsums[consumer].use_of(producer).access)
         for rank in shared_loops(tree, producer, consumer):
+            if rank in apart.intersection(written.ranks):
+                yield (
+                    f"{label(tree.group)}: {consumer} would read a part of {producer} that is not there yet: "
+                    f"they share loop {rank}, by which {producer} is written and {consumer} does not read it"
+                )
             if rank in facts.einsums[producer].reduction:
                 yield (
                     f"{label(tree.group)}: {consumer} would read partial sums of "

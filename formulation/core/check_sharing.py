@@ -7,7 +7,8 @@ from collections.abc import Mapping as Map
 
 from exactile.formulation.core.check_structure import label
 from exactile.formulation.core.facts import Facts
-from exactile.formulation.core.tree import Tree
+from exactile.formulation.core.tree import Held, Tree
+from exactile.formulation.einsum import misaligned
 
 
 def prefix_faults(facts: Facts, tree: Tree) -> Iterator[str]:
@@ -48,6 +49,27 @@ def prefix_faults(facts: Facts, tree: Tree) -> Iterator[str]:
                             f"{rank} through {buffer.tensor} "
                             f"but with tiles of {first.tile[rank]} and {nest.tile[rank]}"
                         )
+
+
+def index_faults(tree: Tree) -> Iterator[str]:
+    """A loop outside a shared buffer selects the same part of the tensor for every user."""
+    where = label(tree.group)
+    for held in tree.held:
+        first = tree.nests[held.buffer.users[0]]
+        for user in held.buffer.users[1:]:
+            for rank in _apart(tree, held, user):
+                if rank in first.ranks[: held.depth]:
+                    yield (
+                        f"{where}: {first.einsum.name} and {user} index {held.buffer.tensor} differently in "
+                        f"{rank}, so they cannot share its buffer inside the loop over {rank}"
+                    )
+
+
+def _apart(tree: Tree, held: Held, user: str) -> frozenset[str]:
+    """Ranks that index the tensors of a buffer elsewhere for `user` than for its first user."""
+    first = tree.nests[held.buffer.users[0]].einsum.use_of(held.buffer.tensor).access
+    uses = (use.access for use in tree.nests[user].einsum.uses if use.tensor in held.tensors)
+    return frozenset().union(*(misaligned(first, access) for access in uses))
 
 
 def _outside(tree: Tree, user: str, outside: frozenset[str]) -> list[str]:
@@ -123,7 +145,14 @@ def spread_faults(tree: Tree) -> Iterator[str]:
         ranks = first.einsum.ranks_of(held.buffer.tensor)
         for user in held.buffer.users[1:]:
             nest = tree.nests[user]
-            for rank in ranks:
+            apart = _apart(tree, held, user)
+            for rank in apart:
+                if first.spread(rank) > 1 or nest.spread(rank) > 1:
+                    yield (
+                        f"{where}: {first.einsum.name} and {user} share the buffer of {held.buffer.tensor} "
+                        f"but {rank}, which is spread over the instances, indexes only one of them"
+                    )
+            for rank in (rank for rank in ranks if rank not in apart):
                 if _factors(first.factors, rank) != _factors(nest.factors, rank):
                     yield (
                         f"{where}: {first.einsum.name} and {user} share the buffer "

@@ -12,18 +12,19 @@ from math import lcm
 from weakref import WeakKeyDictionary
 
 from exactile.formulation.cascade import Barrier, Cascade
-from exactile.formulation.einsum import Einsum
+from exactile.formulation.einsum import Access, Einsum
 from exactile.formulation.hardware import ComputeUnit, Hardware, OpCost
 from exactile.formulation.units import NoUnitError, correction_unit, point_cost
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One tensor as one Einsum uses it: `ranks` is `R(X)` in the index map of that Einsum."""
+    """One tensor as one Einsum uses it: `ranks` is `R(X)` in the index map `access` of that Einsum."""
 
     tensor: str
     ranks: tuple[str, ...]
     output: bool
+    access: Access
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +44,13 @@ class EinsumFacts:
 
     def ranks_of(self, tensor: str) -> tuple[str, ...]:
         """`R(X)` as this Einsum indexes it; `KeyError` if it does not use the tensor."""
+        return self.use_of(tensor).ranks
+
+    def use_of(self, tensor: str) -> Use:
+        """How this Einsum uses a tensor; `KeyError` if it does not."""
         for use in self.uses:
             if use.tensor == tensor:
-                return use.ranks
+                return use
         raise KeyError(tensor)
 
 
@@ -114,7 +119,7 @@ def _build(cascade: Cascade, hardware: Hardware) -> Facts:
 
 
 def _einsum(cascade: Cascade, einsum: Einsum) -> EinsumFacts:
-    uses = [Use(access.tensor, access.ranks, False) for access in einsum.inputs]
-    uses.append(Use(einsum.output.tensor, einsum.output.ranks, True))
+    uses = [Use(access.tensor, access.ranks, False, access) for access in einsum.inputs]
+    uses.append(Use(einsum.output.tensor, einsum.output.ranks, True, einsum.output))
     total = sum(einsum.cost.values(), Fraction(0))
     return EinsumFacts(einsum, einsum.ranks, einsum.reduction, tuple(uses), cascade.points(einsum), total)

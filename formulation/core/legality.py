@@ -80,7 +80,11 @@ def _boundary(
     if broken:
         return
     tree = tree_of(facts, group, parent)
-    crooked = [*check_sharing.spread_faults(tree), *check_sharing.prefix_faults(facts, tree)]
+    crooked = [
+        *check_sharing.spread_faults(tree),
+        *check_sharing.prefix_faults(facts, tree),
+        *check_sharing.index_faults(tree),
+    ]
     yield from crooked
     if not crooked:
         yield from _tree(facts, tree, boundary, mapspace)

@@ -17,7 +17,7 @@ from itertools import combinations
 from typing import Literal
 
 from exactile.formulation.cascade import Barrier, Cascade
-from exactile.formulation.einsum import Access, Einsum
+from exactile.formulation.einsum import Access, Einsum, misaligned
 from exactile.formulation.problem import Mapspace
 
 SlotKind = Literal["input", "output", "fused"]
@@ -29,6 +29,7 @@ class SlotShape:
 
     `crossing`: something moves between the levels through it. `corrected`: ranks whose loops outside
     the slot cost corrections of an online statistic. `pin`: the exact set of loops outside, if fixed.
+    `apart`: ranks that index the tensor differently for different users, never outside the slot.
     """
 
     users: tuple[int, ...]
@@ -36,6 +37,7 @@ class SlotShape:
     crossing: bool
     corrected: int
     pin: int | None
+    apart: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ def group_specs(
     """The ways to fuse the Einsums `names`, in this execution order, into one connected group.
 
     One spec per way of sharing inputs; none if the group is impossible (a fused output where that is
-    not allowed, an intermediate read through two index maps, nothing that connects the Einsums).
+    not allowed, nothing that connects the Einsums).
     `batch_outermost` fixes ranks that every tensor has to tile 1: right where only traffic, energy
     and operations count, since all of them are proportional to such a rank.
     """
@@ -215,8 +217,6 @@ def _fused_slots(
         read_inside = any(user.name in inside for user in cascade.consumers[tensors[-1]])
         if leaving and read_inside and not mapspace.fused_outputs:
             return None
-        if not _one_index_map(cascade, tensors, users):
-            return None
         bits = max(cascade.tensors[name].bits for name in tensors)
         ordered = tuple(e.name for e in einsums if e.name in users)
         slots.append((Slot("fused", einsum.name, ordered, einsum.output, bits, leaving), tuple(tensors)))
@@ -236,34 +236,39 @@ def _leaves(cascade: Cascade, tensor: str, inside: set[str]) -> bool:
     return cascade.tensors[tensor].role == "output" or any(user.name not in inside for user in users)
 
 
-def _one_index_map(cascade: Cascade, tensors: Sequence[str], users: Iterable[str]) -> bool:
-    written = cascade.by_name[tensors[0]].output
-    for user in users:
-        for access in cascade.by_name[user].inputs:
-            if access.tensor in tensors and access.indices != written.indices:
-                return False
-    return written.plain
+def _apart(cascade: Cascade, slot: Slot, tensors: Sequence[str]) -> frozenset[str]:
+    """Ranks by which the users of a slot do not find the same part of its tensors."""
+    accesses = (
+        access
+        for user in slot.users
+        for access in (*cascade.by_name[user].inputs, cascade.by_name[user].output)
+        if access.tensor in tensors
+    )
+    return frozenset[str]().union(*(misaligned(slot.access, access) for access in accesses))
 
 
 def _input_slots(
     cascade: Cascade, einsums: Sequence[Einsum], produced: set[str], mapspace: Mapspace
 ) -> Iterator[list[Slot]]:
-    """Every way to let readers of one input share a fetch; sharing needs the same index map."""
-    readers: dict[Access, list[str]] = {}
+    """Every way to let readers of one input share a fetch."""
+    readers: dict[str, list[str]] = {}
     for einsum in einsums:
         for access in einsum.inputs:
             if access.tensor not in produced:
-                readers.setdefault(access, []).append(einsum.name)
+                readers.setdefault(access.tensor, []).append(einsum.name)
 
-    def expand(remaining: list[tuple[Access, list[str]]]) -> Iterator[list[Slot]]:
+    def expand(remaining: list[tuple[str, list[str]]]) -> Iterator[list[Slot]]:
         if not remaining:
             yield []
             return
-        (access, users), *rest = remaining
-        bits = cascade.tensors[access.tensor].bits
+        (tensor, users), *rest = remaining
+        bits = cascade.tensors[tensor].bits
         blocks = _partitions(users) if mapspace.shared_inputs else iter([[[user] for user in users]])
         for partition in blocks:
-            head = [Slot("input", access.tensor, tuple(block), access, bits) for block in partition]
+            head = [
+                Slot("input", tensor, tuple(block), cascade.by_name[block[0]].access_of(tensor), bits)
+                for block in partition
+            ]
             for tail in expand(rest):
                 yield head + tail
 
@@ -308,6 +313,11 @@ def _spec(
     everywhere = set(long) if batch_outermost and not mapspace.residency else set()
     for slot in slots:
         everywhere &= set(slot.access.ranks)
+    held = [
+        [slot.tensor, *(t for t, place in stored.items() if place == at)] for at, slot in enumerate(slots)
+    ]
+    apart = [_apart(cascade, slot, tensors) for slot, tensors in zip(slots, held, strict=True)]
+    everywhere = everywhere.difference(*apart)
     # a rank that a statistic runs over may not be shared by what must wait for it
     fixed = pinned | {barrier.rank for barrier in cascade.barriers}
     batch = tuple(rank for rank in long if rank in everywhere - fixed)
@@ -316,8 +326,7 @@ def _spec(
     corrected = _corrected(cascade, index, stored)
     shapes = []
     for position, slot in enumerate(slots):
-        tensors = [slot.tensor, *(name for name, place in stored.items() if place == position)]
-        pins = {frozenset(mapspace.residency[name]) for name in tensors if name in mapspace.residency}
+        pins = {frozenset(mapspace.residency[t]) for t in held[position] if t in mapspace.residency}
         if len(pins) > 1:
             return None
         pin = pins.pop() if pins else None
@@ -328,6 +337,7 @@ def _spec(
                 slot.kind != "fused" or slot.leaving is not None,
                 _mask(ranks, (rank for s, rank, _ in corrected if s == position)),
                 None if pin is None else _mask(ranks, pin),
+                _mask(ranks, apart[position]),
             )
         )
     recompute = [
@@ -359,12 +369,16 @@ def _spec(
 def _forbidden(
     cascade: Cascade, index: Mapping[str, int], stored: Mapping[str, int]
 ) -> Iterator[tuple[int, int, set[str]]]:
-    """Loops that the producer and a consumer of a fused tensor must not share."""
+    """Loops that the producer and a consumer of a fused tensor must not share.
+
+    Read by other ranks than it was written by, the tensor must be there as a whole.
+    """
     for tensor in stored:
         producer = cascade.by_name[tensor]
         for consumer in cascade.consumers[tensor]:
             if consumer.name in index:
-                ranks = set(producer.reduction)
+                apart = misaligned(producer.output, consumer.access_of(tensor))
+                ranks = {*producer.reduction, *apart.intersection(producer.output.ranks)}
                 for barrier in cascade.barriers:
                     if barrier.tensor == tensor and not _correctable(cascade, barrier, index):
                         ranks.add(barrier.rank)

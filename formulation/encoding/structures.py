@@ -48,7 +48,7 @@ def _by_sharing(shape: Shape) -> Iterator[tuple[Sharing, list[Sets]]]:
         if len(slot.users) < 2:
             choices.append([None])
         else:
-            banned = 0
+            banned = slot.apart
             for e, f, mask in shape.forbidden:
                 if e in slot.users and f in slot.users and position == shape.recompute[e]:
                     banned |= mask

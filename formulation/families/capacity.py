@@ -51,7 +51,7 @@ class _Capacity:
     def share(self, index: int, f: int) -> Linear:
         """Bits that a copy adds to the peak of `f`, as the first of those linked with it."""
         alive = self.live(index, f)
-        before = self.decisions.linked_before.get(index, (-Model.TRUE, 0))[0]
+        before = self.decisions.served.get(index, -Model.TRUE)
         name = f"space[{self.decisions.copy_name(index)},{f}]"
         conditions: list[tuple[int, tuple[Lit, ...]]] = [(self._bits(index), (alive, -before))]
         # an Einsum in place may make the shared buffer wider

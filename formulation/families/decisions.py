@@ -94,12 +94,12 @@ class Decisions:
         return self._paths[first, last, rank]
 
     @cached_property
-    def linked_before(self) -> dict[int, tuple[Lit, int]]:
-        """Per copy that may be linked to an earlier one: the literal, and that copy."""
-        return {
-            link.second: (literal, link.first)
-            for link, literal in zip(self.layout.links, self.link, strict=True)
-        }
+    def linked_before(self) -> dict[int, list[tuple[Lit, int]]]:
+        """Per copy the literals of links to earlier copies, and those copies; at most one holds."""
+        found: dict[int, list[tuple[Lit, int]]] = {}
+        for link, literal in zip(self.layout.links, self.link, strict=True):
+            found.setdefault(link.second, []).append((literal, link.first))
+        return found
 
     @cached_property
     def linked_after(self) -> dict[int, list[tuple[Lit, int]]]:
@@ -107,6 +107,15 @@ class Decisions:
         found: dict[int, list[tuple[Lit, int]]] = {}
         for link, literal in zip(self.layout.links, self.link, strict=True):
             found.setdefault(link.first, []).append((literal, link.second))
+        return found
+
+    @cached_property
+    def served(self) -> dict[int, Lit]:
+        """Per copy that it is linked to an earlier one."""
+        found = {}
+        for index, ways in self.linked_before.items():
+            none = [-literal for literal, _ in ways]
+            found[index] = -self.model.conjunction(none, f"unserved[{self.copy_name(index)}]")
         return found
 
     @cached_property

@@ -111,8 +111,8 @@ class _Decoder:
         for index, copy in enumerate(layout.copies):
             if copy.at not in members:
                 continue
-            literal, before = decisions.linked_before.get(index, (-decisions.model.TRUE, index))
-            first = first_of[before] if self.holds(literal) else index
+            before = [c for literal, c in decisions.linked_before.get(index, ()) if self.holds(literal)]
+            first = first_of[before[0]] if before else index
             first_of[index] = first
             users.setdefault(first, []).append(copy.at)
         for first, positions in users.items():

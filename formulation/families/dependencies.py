@@ -14,7 +14,9 @@ def add_dependencies(decisions: Decisions) -> None:
         barriers = [barrier for barrier in layout.problem.cascade.barriers if barrier.tensor == tensor]
         for reader in layout.readers(tensor):
             f = layout.copies[reader].at
-            for rank in layout.einsums[e].reduction:
+            # read by other ranks than it was written by, it must be there as a whole
+            unread = layout.apart(written, reader).intersection(layout.einsums[e].output.ranks)
+            for rank in layout.einsums[e].reduction | unread:
                 _apart(decisions, e, f, rank)
             for barrier in barriers:
                 _apart(decisions, e, f, barrier.rank, correctable(decisions, barrier))

@@ -1,8 +1,8 @@
 """The parts of a cascade in a given execution order: Einsums, the copies of tensors they use, possible links.
 
-A *copy* is a tensor in the hands of one Einsum. Neighbouring copies of a tensor may be *linked*: one
-buffer then serves both. A fused intermediate is a chain linked from its producer on, a shared input a
-chain of linked readers, and an Einsum in place links the copy it reads to the copy it writes.
+A *copy* is a tensor in the hands of one Einsum. Copies of a tensor may be *linked*: one buffer then
+serves both. A fused intermediate is a chain linked from its producer on, a shared input a chain of
+linked readers, and an Einsum in place links the copy it reads to the copy it writes.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import combinations
 from typing import Literal
 
-from exactile.formulation.einsum import Access, Einsum
+from exactile.formulation.einsum import Access, Einsum, misaligned
 from exactile.formulation.encoding.tilings import tile_candidates
 from exactile.formulation.problem import Problem
 
@@ -35,13 +35,15 @@ class Link:
     """Copies (by index) `first` and `second` may have one buffer.
 
     `fused` from the producer to its first reader, `readers` between readers, `in_place` between what an
-    Einsum reads and writes. `producer` is the position of the tensor's producer, if it has one.
+    Einsum reads and writes. `producer` is the position of the tensor's producer, if it has one. `skips`:
+    copies between the two are passed over, which only readers may do.
     """
 
     first: int
     second: int
     kind: LinkKind
     producer: int | None
+    skips: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,10 @@ class Layout:
             return frozenset()
         everywhere = set(self._long).intersection(*(copy.access.ranks for copy in self.copies))
         pinned = {*space.tiles, *(rank for order in space.orders.values() for rank in order)}
-        return frozenset(everywhere - pinned - {barrier.rank for barrier in cascade.barriers})
+        apart = (self.apart(a, b) for copies in self.copies_of.values() for a, b in combinations(copies, 2))
+        return frozenset(everywhere - pinned - {barrier.rank for barrier in cascade.barriers}).difference(
+            *apart
+        )
 
     @cached_property
     def ranks(self) -> tuple[str, ...]:
@@ -120,22 +125,36 @@ class Layout:
         return [i for i, copy in enumerate(self.copies) if copy.tensor == tensor and not copy.writes]
 
     @cached_property
-    def chains(self) -> tuple[tuple[int, ...], ...]:
-        """Copies of one tensor through one index map, in execution order."""
-        found: dict[tuple[str, Access], list[int]] = {}
+    def copies_of(self) -> dict[str, tuple[int, ...]]:
+        """Copies (by index) of every tensor, in execution order."""
+        found: dict[str, tuple[int, ...]] = {}
         for index, copy in enumerate(self.copies):
-            found.setdefault((copy.tensor, copy.access), []).append(index)
-        return tuple(map(tuple, found.values()))
+            found[copy.tensor] = (*found.get(copy.tensor, ()), index)
+        return found
+
+    def apart(self, first: int, second: int) -> frozenset[str]:
+        """Ranks by which two copies of a tensor are not the same part of it."""
+        return misaligned(self.copies[first].access, self.copies[second].access)
 
     @cached_property
     def links(self) -> tuple[Link, ...]:
-        """What may be linked: neighbours of a chain, and the two copies of an Einsum in place."""
+        """What may be linked: copies of a tensor, and the two copies of an Einsum in place.
+
+        A copy may be linked to the next one of every index map. Whoever reads as a user of the buffer
+        does, and runs before it, is inside the loops outside the buffer, and best takes part.
+        """
         found = []
-        for chain in self.chains:
-            producer = self.copies[chain[0]].at if self.copies[chain[0]].writes else None
-            for first, second in pairwise(chain):
-                kind: LinkKind = "fused" if self.copies[first].writes else "readers"
-                found.append(Link(first, second, kind, producer))
+        for copies in self.copies_of.values():
+            producer = self.copies[copies[0]].at if self.copies[copies[0]].writes else None
+            for place, first in enumerate(copies):
+                later = copies[place + 1 :]
+                if self.copies[first].writes:
+                    found += [Link(first, second, "fused", producer) for second in later[:1]]
+                    continue
+                maps: dict[Access, int] = {}
+                for second in later:
+                    maps.setdefault(self.copies[second].access, second)
+                found += [Link(first, c, "readers", producer, c != later[0]) for c in maps.values()]
         for position, einsum in enumerate(self.einsums):
             overwritten = einsum.in_place
             if overwritten in self.written and self._last_reader(overwritten, position):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import combinations
+
 from exactile.formulation.families.decisions import Decisions
 from exactile.formulation.families.layout import Link
-from exactile.formulation.families.model import Lit
+from exactile.formulation.families.model import Lit, Model
 
 
 def add_links(decisions: Decisions) -> None:
@@ -15,7 +18,17 @@ def add_links(decisions: Decisions) -> None:
         else:
             _along_chain(decisions, link, literal)
         _one_residency(decisions, link, literal)
-    _other_index_maps(decisions)
+    for ways in decisions.linked_before.values():
+        _at_most_one(decisions.model, [literal for literal, _ in ways])
+    for copies in decisions.linked_after.values():
+        # besides what an Einsum in place writes
+        same = [literal for literal, later in copies if not decisions.layout.copies[later].writes]
+        _at_most_one(decisions.model, same)
+
+
+def _at_most_one(model: Model, literals: Sequence[Lit]) -> None:
+    for one, other in combinations(literals, 2):
+        model.clause(-one, -other)
 
 
 def _along_chain(decisions: Decisions, link: Link, literal: Lit) -> None:
@@ -25,7 +38,7 @@ def _along_chain(decisions: Decisions, link: Link, literal: Lit) -> None:
     model.implies((literal,), decisions.span(first, last))
     if link.producer is not None:
         inside = decisions.span(link.producer, last)
-        model.implies((inside,), literal)
+        model.implies((inside,), -literal if link.skips else literal)
         if link.kind == "fused" or not layout.problem.mapspace.shared_inputs:
             model.implies((literal,), inside)
     elif not layout.problem.mapspace.shared_inputs:
@@ -57,14 +70,5 @@ def _one_residency(decisions: Decisions, link: Link, literal: Lit) -> None:
         if a != -model.TRUE:
             for cut in range(first, last):
                 model.implies((literal, a), decisions.share(cut, rank))
-
-
-def _other_index_maps(decisions: Decisions) -> None:
-    """Who reads an intermediate through another index map than it was written is in another group."""
-    layout = decisions.layout
-    for tensor, written in layout.written.items():
-        producer = layout.copies[written]
-        for index in layout.readers(tensor):
-            reader = layout.copies[index]
-            if reader.access.indices != producer.access.indices:
-                decisions.model.fix(-decisions.span(producer.at, reader.at))
+    for rank in layout.apart(link.first, link.second):
+        model.implies((literal,), -decisions.out(link.first, rank))

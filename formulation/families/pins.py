@@ -18,9 +18,8 @@ def add_pins(decisions: Decisions) -> None:
         place = pinned_place(decisions, index)
         if place is None:
             continue
-        links = [literal for literal, _ in decisions.linked_after.get(index, ())]
-        if index in decisions.linked_before:
-            links.append(decisions.linked_before[index][0])
+        linked = (*decisions.linked_after.get(index, ()), *decisions.linked_before.get(index, ()))
+        links = [literal for literal, _ in linked]
         for rank in layout.loops(copy.at):
             outside = decisions.out(index, rank)
             model.implies((outside,), place[rank])

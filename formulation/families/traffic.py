@@ -35,9 +35,8 @@ def visits(decisions: Decisions, index: int) -> Linear:
 
 def fused(decisions: Decisions, index: int) -> Lit:
     """The written tensor of a copy stays in a buffer that serves more than its own Einsum."""
-    literals = [literal for literal, _ in decisions.linked_after.get(index, ())]
-    if index in decisions.linked_before:
-        literals.append(decisions.linked_before[index][0])
+    linked = (*decisions.linked_after.get(index, ()), *decisions.linked_before.get(index, ()))
+    literals = [literal for literal, _ in linked]
     if len(literals) < 2:
         return literals[0] if literals else -Model.TRUE
     negated = [-literal for literal in literals]
@@ -55,7 +54,7 @@ def _vectors(decisions: Decisions, tensor: str) -> tuple[Vector, Vector]:
 def _read(decisions: Decisions, amounts: Amounts, index: int) -> None:
     model, copy = decisions.model, decisions.layout.copies[index]
     fill, _ = _vectors(decisions, copy.tensor)
-    served = decisions.linked_before.get(index, (-Model.TRUE, 0))[0]
+    served = decisions.served.get(index, -Model.TRUE)
     name = f"fetches[{decisions.copy_name(index)}]"
     count = model.where(name, visits(decisions, index), (-served,), floor=1)
     amounts.add(copy.at, count, fill)

@@ -15,7 +15,7 @@ from exactile.formulation.encoding.shape import Shape
 from exactile.formulation.encoding.sharing import Masks
 from exactile.formulation.encoding.structures import structures
 
-FORMAT = 7
+FORMAT = 8
 """Part of every file name: raise it whenever enumeration or dominance changes."""
 
 
