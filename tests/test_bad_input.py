@@ -148,7 +148,7 @@ def test_faults_in_a_workload_file_name_that_file(tmp_path: Path) -> None:
         ),
         (
             "{builder: attention, heads: 4, head_dim: 4, tokens: 8, softmax: soft}",
-            ["workload.softmax: expected online or row or none, got 'soft'"],
+            ["workload.softmax: expected online or row or none or 3-pass or 2-pass or 1-pass, got 'soft'"],
         ),
         (
             "{builder: ffn, tokens: 4, d_model: 8, d_ff: 16, activation: 3, gated: maybe}",
