@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from exactile.version import __version__
 
 if TYPE_CHECKING:
+    from exactile.drawing import picture
     from exactile.fate import Fate, fates
     from exactile.faults import LoadError
     from exactile.formulation.cascade import Cascade
@@ -55,6 +56,7 @@ _PUBLIC = {
     "load_problem": ("load", "load_problem"),
     "load_problems": ("load", "load_problems"),
     "optimize": ("solver.optimize", "optimize"),
+    "picture": ("drawing", "picture"),
     "problem_hash": ("formulation.fingerprint", "problem_hash"),
     "violations": ("formulation.core", "violations"),
     "workload": ("load", "load_workload"),
@@ -85,6 +87,7 @@ __all__ = [
     "load_problem",
     "load_problems",
     "optimize",
+    "picture",
     "problem_hash",
     "violations",
     "workload",

@@ -61,6 +61,10 @@ Json = Annotated[
     str | None,
     typer.Option("--json", metavar="FILE|-", help="Write JSON to a file; '-' prints it and nothing else."),
 ]
+Picture = Annotated[
+    Path | None,
+    typer.Option("--picture", metavar="FILE.svg", help="Draw the cascade, coloured by fused group."),
+]
 
 
 @app.command()
@@ -78,13 +82,14 @@ def solve(
         Path | None,
         typer.Option("--write-model", metavar="FILE", help="Write the solver's model: .lp, .mps or .pb."),
     ] = None,
+    picture: Picture = None,
 ) -> None:
     """Find the best mapping, prove it, verify it, and show it."""
     from exactile.load import dump_mapping, load_problem
     from exactile.running import solve as run
 
     seconds = _seconds(time_limit)
-    _check_writable(out, model, None if json_file == "-" else json_file)
+    _check_writable(out, model, _svg(picture), None if json_file == "-" else json_file)
     loaded = load_problem(problem, overrides=overrides or [])
     if model is not None:
         from exactile.solver.write_model import write_model
@@ -93,6 +98,12 @@ def solve(
     solution = run(loaded, engine, seconds, certify=certify)
     if out is not None and solution.mapping is not None:
         out.write_text(dump_mapping(loaded, solution.mapping), encoding="utf-8")
+    if picture is not None and solution.mapping is not None:
+        from exactile.drawing import picture as draw
+        from exactile.report import status_text
+
+        drawn = draw(loaded, solution.mapping, status=status_text(solution))
+        picture.write_text(drawn, encoding="utf-8")
     if json_file is not None:
         from exactile.json_output import solution_json
 
@@ -158,17 +169,22 @@ def check(
     ] = None,
     overrides: Overrides = None,
     json_file: Json = None,
+    picture: Picture = None,
 ) -> None:
     """Check a given mapping: every rule it breaks, or what it costs."""
     from exactile.checking import check_mapping
     from exactile.load import load_mapping, load_problem
     from exactile.terminal import show
 
-    _check_writable(None if json_file == "-" else json_file)
+    _check_writable(_svg(picture), None if json_file == "-" else json_file)
     loaded = load_problem(problem, overrides=overrides or [])
     ours = load_mapping(mapping, loaded)
     other = None if against is None else (str(against), load_mapping(against, loaded))
     result = check_mapping(loaded, ours, replay=replay, against=other)
+    if picture is not None and result.cost is not None:
+        from exactile.drawing import picture as draw
+
+        picture.write_text(draw(loaded, ours), encoding="utf-8")
     if json_file is not None:
         _write_json(result.json(), json_file)
     if json_file != "-":
@@ -190,12 +206,17 @@ def list_(
 @app.command("show")
 def show_(
     name: Annotated[str, typer.Argument(metavar="FILE", help="A file, or the name of something built in.")],
+    picture: Picture = None,
 ) -> None:
     """Explain one workload, machine, problem or mapping."""
-    from exactile.explain import explain
+    from exactile.explain import drawn, explain
     from exactile.terminal import show
 
-    show(explain(name))
+    _check_writable(_svg(picture))
+    lines = explain(name)
+    if picture is not None:
+        picture.write_text(drawn(name), encoding="utf-8")
+    show(lines)
 
 
 @app.callback(invoke_without_command=True)
@@ -302,6 +323,13 @@ def _check_writable(*files: Path | str | None) -> None:
             _fail(str(file), "expected a file to write, this is a folder")
         if not path.parent.is_dir():
             _fail(str(file), f"the folder {path.parent} does not exist")
+
+
+def _svg(file: Path | None) -> Path | None:
+    """A file for a picture, which has one format."""
+    if file is not None and file.suffix.lower() != ".svg":
+        _fail(str(file), "expected a file that ends in .svg")
+    return file
 
 
 def _write_json(data: dict[str, Any], file: str) -> None:

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from importlib import resources
-
-from jinja2 import Environment, StrictUndefined
-
 from exactile.compare_chart import chart
 from exactile.compare_markdown import TITLE
 from exactile.compare_summary import alarms, summary
 from exactile.compare_text import HEADER, LEFT, LEGEND, best_mappings, cells
 from exactile.solver.compare import Comparison
+from exactile.templating import render
 from exactile.version import __version__
-
-TEMPLATE = "compare.html"
 
 
 def comparison_html(comparison: Comparison, title: str = TITLE) -> str:
     """The report: summary, chart, table, legend, and the best mapping of every problem."""
-    text = (resources.files("exactile") / "templates" / TEMPLATE).read_text(encoding="utf-8")
-    # names of problems come from users' files
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.from_string(text).render(
+    return render(
+        "compare.html",
         title=title,
         version=__version__,
         summary=summary(comparison),

@@ -8,10 +8,12 @@ from typing import get_args
 
 from exactile.catalogue import Kind, entries, find
 from exactile.formulation.cascade import Cascade
+from exactile.formulation.core import violations
 from exactile.formulation.einsum import Einsum
 from exactile.formulation.equation_text import equation
 from exactile.formulation.faults import Fault, InputError, nearest
 from exactile.formulation.hardware import ComputeUnit, Hardware, Level, Rate, SpatialDim
+from exactile.formulation.mapping import Mapping
 from exactile.formulation.mapping_text import Line, draw
 from exactile.formulation.problem import Mapspace, Problem
 from exactile.formulation.quantity_text import grouped, metric, size
@@ -69,8 +71,33 @@ def _kind_of(name: str) -> FileKind:
     return found
 
 
+def drawn(name: str) -> str:
+    """The picture of a workload, of a problem's, or of a mapping, as SVG. Raises `InputError`."""
+    from exactile.drawing import picture
+    from exactile.load import load_problem, load_workload
+
+    match _kind_of(name):
+        case "problem":
+            return picture(load_problem(name))
+        case "workload":
+            return picture(load_workload(name))
+        case "hardware":
+            raise InputError([Fault((name,), "a machine has no cascade to draw")])
+    problem, mapping = _mapping_with_problem(name)
+    broken = list(violations(problem.cascade, problem.hardware, mapping, problem.mapspace))
+    if broken:
+        raise InputError([Fault((name,), f"not legal: {sentence}") for sentence in broken])
+    return picture(problem, mapping)
+
+
 def _explain_mapping(path: str) -> list[Line]:
-    """The loop trees. Extents come from the problem that the file names, if it is a built-in one."""
+    """The loop trees."""
+    problem, mapping = _mapping_with_problem(path)
+    return draw(mapping, problem.cascade, problem.hardware)
+
+
+def _mapping_with_problem(path: str) -> tuple[Problem, Mapping]:
+    """A mapping file and the problem that it names, if that is a built-in one: a mapping has no extents."""
     from exactile.load import load_mapping, load_problem
 
     named = read_file(path).plain().get("problem")
@@ -79,7 +106,7 @@ def _explain_mapping(path: str) -> list[Line]:
         message = "a mapping is explained together with its problem: 'exactile check PROBLEM MAPPING'"
         raise InputError([Fault((path,), message)])
     problem = load_problem(name)
-    return draw(load_mapping(path, problem), problem.cascade, problem.hardware)
+    return problem, load_mapping(path, problem)
 
 
 def explain_cascade(cascade: Cascade) -> list[Line]:

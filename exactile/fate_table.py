@@ -26,34 +26,37 @@ def fates_table(problem: Problem, mapping: Mapping, cost: Cost) -> list[Line]:
         shown = (grouped(moved), *(_unless_zero(value) for value in (saved, energy)))
         return (name, space, what, *shown, *([_unless_zero(operations)] if extra else []))
 
+    outer = problem.hardware.levels[0].name
     rows = [
-        Row(cells(fate.tensor, sizes[fate.tensor], fate_text(fate, numbered=several), _numbers(fate)))
+        Row(cells(fate.tensor, sizes[fate.tensor], fate_text(fate, several, outer), _numbers(fate)))
         for fate in found
     ]
     sums = [sum(column, Fraction(0)) for column in zip(*map(_numbers, found), strict=True)]
     rows.append(Row(cells("all", "", "", sums), "title"))
     unit = problem.hardware.energy_unit
     saves = "saves energy" if unit == "1" else f"saves/{unit}"
-    outer = problem.hardware.levels[0].name
     header = ("tensor", "size", "fate", f"{outer}/B", "saves/B", saves, *(["extra ops"] if extra else []))
     return table(header, rows, left=3)
 
 
-def fate_text(fate: Fate, numbered: bool = True) -> str:
-    """`fused in 4 into A`, `through DRAM 1 → 4`; group numbers only where there are several groups."""
+def fate_text(fate: Fate, numbered: bool = True, outer: str = "DRAM") -> str:
+    """`fused in 4 into A`, `through DRAM 1 → 4`; group numbers only where there are several groups.
+
+    `outer` is the name of the outermost level.
+    """
     match fate.kind:
         case "from DRAM" | "shared":
-            parts = ["from DRAM" + _groups(fate.read_in, numbered)]
+            parts = [f"from {outer}{_groups(fate.read_in, numbered)}"]
         case "to DRAM":
-            parts = ["to DRAM" + _groups([fate.written_in], numbered)]
+            parts = [f"to {outer}{_groups([fate.written_in], numbered)}"]
         case "through DRAM":
-            parts = ["through DRAM" + (f" {fate.written_in} → {_list(fate.read_in)}" if numbered else "")]
+            parts = [f"through {outer}" + (f" {fate.written_in} → {_list(fate.read_in)}" if numbered else "")]
         case _:
             parts = [f"fused{_groups([fate.written_in], numbered)} into {_list(fate.fused)}"]
     if fate.overwrites is not None:
         parts.append(f"in place of {fate.overwrites}")
     if fate.kind == "fused and written":
-        parts.append("also to DRAM" + (f" → {_list(fate.read_in)}" if fate.read_in else ""))
+        parts.append(f"also to {outer}" + (f" → {_list(fate.read_in)}" if fate.read_in else ""))
     for fetch in fate.shared:
         where = f" in {fetch.group}" if len(fate.read_in) > 1 else ""
         parts.append(f"one fetch{where} for {_list(fetch.readers)}")

@@ -165,7 +165,7 @@ def limiting(resources: Sequence[tuple[str, Fraction]]) -> str:
 def _headline(solution: Solution) -> list[Line]:
     problem = solution.problem
     paid = [] if solution.cost is None else costs(problem, solution.cost)
-    facts = [*paid[:1], ("status", _status(solution))]
+    facts = [*paid[:1], ("status", status_text(solution))]
     if solution.certificate:
         facts.append(("certificate", solution.certificate))
     if solution.reason:
@@ -187,7 +187,8 @@ def _headline(solution: Solution) -> list[Line]:
     return labelled(facts)
 
 
-def _status(solution: Solution) -> str:
+def status_text(solution: Solution) -> str:
+    """`optimal, proved by cpsat`, or how far from it."""
     stopped = ", interrupted" if solution.interrupted else ""
     match solution.status:
         case "optimal":
