@@ -193,7 +193,7 @@ def test_solve_show_and_check_draw(exactile: Callable[..., int], tmp_path: Path)
 
 def test_without_a_legal_mapping_nothing_is_drawn(exactile: Callable[..., int], tmp_path: Path) -> None:
     svg, out = tmp_path / "x.svg", tmp_path / "x.yaml"
-    small = ("--set", 'hardware.levels.GLB.capacity="4 B"')
+    small = ("--set", 'hardware.levels.GLB.capacity="2 B"')
     assert exactile("solve", "bert-base-attention", *small, "--picture", svg) == 3
     assert exactile("solve", "bert-base-attention", "--out", out) == 0
     assert exactile("check", "bert-base-attention", out, *small, "--picture", svg) == 2
