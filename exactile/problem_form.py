@@ -10,14 +10,15 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from exactile import quantities
+from exactile.config_file import CONFIGURED, read_config, takes_config
 from exactile.faults import FileFault
 from exactile.formulation.cascade import Cascade
-from exactile.formulation.faults import InputError, nearest, shown
+from exactile.formulation.faults import Fault, InputError, nearest, shown
 from exactile.formulation.hardware import Hardware
 from exactile.formulation.problem import QUANTITIES, Mapspace, Objective
 from exactile.quantities import QuantityError
 from exactile.schema import Count, Name, Names, Strict, locate, validate
-from exactile.workloads.builders import build_spec
+from exactile.workloads.builders import argument_faults, build_spec, parameters
 from exactile.yaml_source import Keys, Node
 
 CASCADE_KEYS = ("name", "ranks", "bits", "einsums", "tensors", "generational")
@@ -114,26 +115,43 @@ def _built_cascade(node: Node, prefix: Keys) -> tuple[Cascade | None, list[FileF
         {key: fields.pop(key) for key in ("ranks", "tensors") if key in fields}, node.file, node.line
     )
     form, faults = validate(BuilderForm, beside, prefix)
+    inherited: dict[str, Any] = {}
+    elsewhere: frozenset[str] = frozenset()
+    if "config" in fields and takes_config(builder):
+        elsewhere = CONFIGURED & parameters(builder).keys() - fields.keys()
+        inherited, more = read_config(fields.pop("config"), (*prefix, "config"), elsewhere)
+        faults += more
+    arguments = {key: value.plain() for key, value in fields.items()}
+    faults += [
+        locate(node, prefix, fault.path, fault.message)
+        for fault in argument_faults(builder, arguments, elsewhere)
+    ]
+    if form is None or faults:
+        return None, faults
     try:
-        spec = build_spec(builder, {key: value.plain() for key, value in fields.items()})
-        if form is None:
-            return None, faults
-        spec["tensors"] = {**spec.get("tensors", {}), **form.tensors}
-        known = dict(spec["ranks"])
-        spec["ranks"] = {**known, **form.ranks}
-        if unknown := [rank for rank in form.ranks if rank not in known]:
-            return None, [
-                locate(
-                    node,
-                    prefix,
-                    ("ranks", rank),
-                    f"builder {builder} makes no rank of this name; there are {', '.join(known)}",
-                )
-                for rank in unknown
-            ]
-        return Cascade(**spec), []
+        spec = build_spec(builder, {**inherited, **arguments})
+        return Cascade(**_changed(spec, form, builder)), []
     except InputError as error:
-        return None, faults + [locate(node, prefix, fault.path, fault.message) for fault in error.faults]
+        found = [
+            _of_config(fault) if fault.path and fault.path[0] in inherited else fault
+            for fault in error.faults
+        ]
+        return None, [locate(node, prefix, fault.path, fault.message) for fault in found]
+
+
+def _of_config(fault: Fault) -> Fault:
+    """A fault of an argument that the file does not have: where it came from is the place."""
+    return Fault(("config",), f"{fault.path[0]}: {fault.message}")
+
+
+def _changed(spec: dict[str, Any], form: BuilderForm, builder: str) -> dict[str, Any]:
+    """What a builder made with what is declared beside it. Raises `InputError` for unknown ranks."""
+    known = spec["ranks"]
+    if unknown := [rank for rank in form.ranks if rank not in known]:
+        message = f"builder {builder} makes no rank of this name; there are {', '.join(known)}"
+        raise InputError([Fault(("ranks", rank), message) for rank in unknown])
+    tensors = {**spec.get("tensors", {}), **form.tensors}
+    return {**spec, "tensors": tensors, "ranks": {**known, **form.ranks}}
 
 
 def build_objective(

@@ -47,7 +47,7 @@ def follow(kind: Kind, node: Node, path: Keys) -> Node:
     """The mapping that `node` stands for: itself, or the content of the file it names."""
     if not isinstance(node.value, str):
         return node
-    found = resolve(kind, node.value, Path(node.file).parent)
+    found = resolve(kind, node.value, folder(node))
     if found is None:
         raise LoadError([node.fault(path, unknown(kind, node.value))])
     if not _exists(found):
@@ -59,6 +59,11 @@ def follow(kind: Kind, node: Node, path: Keys) -> Node:
         raise LoadError(
             [node.fault(path, f"{fault.file}: {fault.message}") for fault in error.faults]
         ) from None
+
+
+def folder(node: Node) -> Path:
+    """Where a path that `node` names starts: beside its file, in the current folder for an override."""
+    return Path() if node.line is None else Path(node.file).parent
 
 
 def display(path: Path) -> str:

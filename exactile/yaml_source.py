@@ -73,9 +73,14 @@ class Node:
 
 def read_file(path: str | os.PathLike[str]) -> Node:
     """The mapping that a YAML file holds. Raises `LoadError` if the file cannot be read as one."""
+    return read_text(file_text(path, "YAML"), os.fspath(path))
+
+
+def file_text(path: str | os.PathLike[str], language: str) -> str:
+    """The text in a file of that language. Raises `LoadError` if it is no small text file."""
     name = os.fspath(path)
     if Path(name).is_dir():
-        raise LoadError([FileFault((), "is a directory, expected a YAML file", name)])
+        raise LoadError([FileFault((), f"is a directory, expected a {language} file", name)])
     try:
         with open(name, "rb") as stream:
             content = stream.read(MAX_BYTES + 1)
@@ -85,16 +90,15 @@ def read_file(path: str | os.PathLike[str]) -> Node:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise LoadError([FileFault((), f"cannot be read: {reason}", name)]) from None
     if len(content) > MAX_BYTES:
-        raise LoadError(
-            [FileFault((), f"is larger than {MAX_BYTES >> 20} MiB, expected a small YAML file", name)]
-        )
+        limit = f"is larger than {MAX_BYTES >> 20} MiB, expected a small {language} file"
+        raise LoadError([FileFault((), limit, name)])
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        raise LoadError([FileFault((), "is not text (UTF-8), expected a YAML file", name)])
-    return read_text(text, name)
+        raise LoadError([FileFault((), f"is not text (UTF-8), expected a {language} file", name)])
+    return text
 
 
 def read_text(text: str, file: str) -> Node:

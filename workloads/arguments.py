@@ -16,7 +16,7 @@ Check = Callable[[object], str | None]  # what was expected, or nothing if the v
 Arguments = ParamSpec("Arguments")
 
 
-def _count(value: object) -> str | None:
+def is_count(value: object) -> str | None:
     right = isinstance(value, int) and not isinstance(value, bool) and value > 0
     return None if right else "a positive integer"
 
@@ -26,7 +26,7 @@ def _seed(value: object) -> str | None:
     return None if right else "an integer from 0"
 
 
-def _positive(value: object) -> str | None:
+def is_positive(value: object) -> str | None:
     right = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")
     return None if right else "a positive number"
 
@@ -39,23 +39,23 @@ def _name(value: object) -> str | None:
     return None if isinstance(value, str) and value.strip() else "a name"
 
 
-def _op(value: object) -> str | None:
+def is_op(value: object) -> str | None:
     right = isinstance(value, str) and value.isidentifier()
     return None if right else "the name of an op like gelu, or none"
 
 
 def _counts(value: object) -> str | None:
-    right = isinstance(value, list | tuple) and len(value) > 1 and not any(map(_count, value))
+    right = isinstance(value, list | tuple) and len(value) > 1 and not any(map(is_count, value))
     return None if right else "a list of two or more positive integers"
 
 
-Count = Annotated[int, _count]
+Count = Annotated[int, is_count]
 Counts = Annotated[list[int], _counts]
 Seed = Annotated[int, _seed]
-Positive = Annotated[float, _positive]
+Positive = Annotated[float, is_positive]
 Flag = Annotated[bool, _flag]
 Name = Annotated[str, _name]
-Op = Annotated[str, _op]
+Op = Annotated[str, is_op]
 
 
 def builder(make: Callable[Arguments, Spec]) -> Callable[Arguments, Spec]:
