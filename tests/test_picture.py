@@ -23,8 +23,10 @@ from exactile.formulation.cascade import Cascade
 from exactile.formulation.mapping import Mapping
 from exactile.formulation.problem import Mapspace, Objective, Problem
 from exactile.graph_layout import Edge, Layout, Node, layout, spread
+from exactile.load import load_mapping, load_problem
 from exactile.palette import COLOURS, paint
 
+HERE = Path(__file__).parent
 SVG = "{http://www.w3.org/2000/svg}"
 Element = ElementTree.Element
 
@@ -130,6 +132,16 @@ def test_names_are_escaped() -> None:
     assert "<b>" not in text
     heading = parsed(text).find(f"{SVG}text")
     assert heading is not None and heading.text == '<b> & "c"'
+
+
+def test_the_picture_of_the_documentation_is_up_to_date(request: pytest.FixtureRequest) -> None:
+    """`exactile check tests/block.yaml tests/block_mapping.yaml --picture docs/block.svg`."""
+    problem = load_problem(HERE / "block.yaml")
+    text = picture(problem, load_mapping(HERE / "block_mapping.yaml", problem))
+    shown = HERE.parent / "docs" / "block.svg"
+    if request.config.getoption("--update-golden"):
+        shown.write_text(text, encoding="utf-8")
+    assert text == shown.read_text(encoding="utf-8")
 
 
 def test_public_function() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
@@ -14,13 +15,15 @@ from exactile.formulation.core import evaluate
 from exactile.formulation.equation_text import equation
 from exactile.formulation.hardware import Hardware, Level
 from exactile.formulation.mapping import Group, Mapping, UnitMapping
-from exactile.formulation.mapping_text import draw, loop_text, plain, unit_text
+from exactile.formulation.mapping_text import WIDTH, draw, loop_text, plain, unit_text
 from exactile.formulation.quantity_text import grouped, metric, percent, size
+from exactile.load import load_mapping, load_problem
 from exactile.report import mapping_report, solution_report
 from exactile.solver.engine import Space
 from exactile.solver.solution import Solution, Verified
 from hand_made import attention, buffer, fused, machine, nest, problem, unfused
 
+HERE = Path(__file__).parent
 Golden = Callable[[str, str], None]
 
 
@@ -83,6 +86,17 @@ def test_inner_boundaries_hang_below_their_einsum(golden: Golden) -> None:
 def test_costs(golden: Golden) -> None:
     cost = evaluate(attention(), machine(), fused())
     golden("fused_attention_cost", plain(mapping_report(problem(), fused(), cost)))
+
+
+def test_a_block_of_several_groups(golden: Golden) -> None:
+    """Twelve Einsums in three groups; the loop trees keep to a hundred columns."""
+    block = load_problem(HERE / "block.yaml")
+    mapping = load_mapping(HERE / "block_mapping.yaml", block)
+    lines = mapping_report(block, mapping, evaluate(block.cascade, block.hardware, mapping))
+    text = plain(lines)
+    golden("block", text)
+    trees = text[: text.index("tensor  size")].splitlines()
+    assert len(trees) > 40 and max(map(len, trees)) <= WIDTH
 
 
 def test_answer(golden: Golden) -> None:
