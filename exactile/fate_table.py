@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -10,32 +11,49 @@ from exactile.formulation.cost import Cost
 from exactile.formulation.mapping import Mapping
 from exactile.formulation.mapping_text import Line
 from exactile.formulation.problem import Problem
-from exactile.formulation.quantity_text import grouped, size
+from exactile.formulation.quantity_text import grouped, metric, size
 from exactile.table import Row, table
+
+COLUMN = 36  # characters of a fate in one line
 
 
 def fates_table(problem: Problem, mapping: Mapping, cost: Cost) -> list[Line]:
     """A line for each tensor and their sums; `saves` is what would move without the fate."""
     found = fates(problem, mapping, cost)
-    several = len(mapping.groups) > 1
     extra = any(fate.extra_operations for fate in found)
-    sizes = {tensor.name: size(tensor.size * tensor.bits) for tensor in problem.cascade.tensors.values()}
+    unit, outer = problem.hardware.energy_unit, problem.hardware.levels[0].name
 
     def cells(name: str, space: str, what: str, numbers: Sequence[Fraction]) -> tuple[str, ...]:
         moved, saved, energy, operations = numbers
-        shown = (grouped(moved), *(_unless_zero(value) for value in (saved, energy)))
-        return (name, space, what, *shown, *([_unless_zero(operations)] if extra else []))
+        last = [_short(operations)] if extra else []
+        return (
+            name,
+            space,
+            what,
+            grouped(moved),
+            grouped(saved) if saved else "",
+            _energy(energy, unit),
+            *last,
+        )
 
-    outer = problem.hardware.levels[0].name
-    rows = [
-        Row(cells(fate.tensor, sizes[fate.tensor], fate_text(fate, several, outer), _numbers(fate)))
-        for fate in found
-    ]
+    rows = []
+    for fate in found:
+        tensor = problem.cascade.tensors[fate.tensor]
+        text = fate_text(fate, len(mapping.groups) > 1, outer)
+        first, *more = textwrap.wrap(text, COLUMN)
+        rows.append(Row(cells(fate.tensor, size(tensor.size * tensor.bits), first, _numbers(fate))))
+        rows += [Row(("", "", line, *[""] * (3 + extra))) for line in more]
     sums = [sum(column, Fraction(0)) for column in zip(*map(_numbers, found), strict=True)]
     rows.append(Row(cells("all", "", "", sums), "title"))
-    unit = problem.hardware.energy_unit
-    saves = "saves energy" if unit == "1" else f"saves/{unit}"
-    header = ("tensor", "size", "fate", f"{outer}/B", "saves/B", saves, *(["extra ops"] if extra else []))
+    header = (
+        "tensor",
+        "size",
+        "fate",
+        f"{outer}/B",
+        "saves/B",
+        "saves energy",
+        *(["extra ops"] if extra else []),
+    )
     return table(header, rows, left=3)
 
 
@@ -67,10 +85,14 @@ def _numbers(fate: Fate) -> tuple[Fraction, ...]:
     return fate.dram_bytes, fate.saved_bytes, fate.saved_energy, fate.extra_operations
 
 
-def _unless_zero(value: Fraction) -> str:
+def _energy(value: Fraction, unit: str) -> str:
     if not value:
         return ""
-    return grouped(round(value) if value >= 1000 else value)
+    return metric(value, -12, "J") if unit == "pJ" else grouped(round(value) if value >= 1000 else value)
+
+
+def _short(value: Fraction) -> str:
+    return metric(value, 0, "").strip() if value else ""
 
 
 def _groups(numbers: Sequence[int | None], numbered: bool) -> str:
