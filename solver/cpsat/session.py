@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from math import floor
 
 from ortools.sat.python import cp_model
@@ -35,28 +36,30 @@ class CpSatSession:
 
     def minimize(self, key: str, limits: Mapping[str, int], control: Control, incumbent: Incumbent) -> Answer:
         """The least value of a quantity; see `Session`."""
-        translation = self._translation(frozenset({key, *limits}))
+        translation = self._translation(frozenset({key, *limits}), limits)
         if not translation.limit(limits):
-            return Answer("unknown" if translation.capped else "infeasible")
+            return Answer("infeasible")
         translation.target.minimize(translation.quantities[key])
         translation.hint(self._solution)
         solver = cp_model.CpSolver()
         configure(solver, control, presolve=self.presolve)
         status = _solve(solver, translation.target, _Watch(incumbent), control)
-        return self._answer(solver, status, translation)
+        answer = self._answer(solver, status, translation)
+        return _honest(answer, key, limits, translation.beyond)
 
-    def _translation(self, keys: frozenset[str]) -> Translation:
-        """The model with what these quantities need; others would only slow it down."""
-        if keys not in self._translations:
+    def _translation(self, keys: frozenset[str], limits: Mapping[str, int]) -> Translation:
+        """The model with what these quantities need (others would only slow it down) within the limits."""
+        known = self._translations.get(keys)
+        if known is None or any(limits.get(key, most + 1) > most for key, most in known.limits.items()):
             quantities = {key: self.formulation.costs.quantities[key] for key in sorted(keys)}
-            self._translations[keys] = Translation(self.formulation.model, quantities)
-        return self._translations[keys]
+            known = self._translations[keys] = Translation(self.formulation.model, quantities, limits)
+        return known
 
     def _answer(
         self, solver: cp_model.CpSolver, status: cp_model.CpSolverStatus, translation: Translation
     ) -> Answer:
         if status == cp_model.INFEASIBLE:
-            return Answer("unknown" if translation.capped else "infeasible")
+            return Answer("infeasible")
         if status == cp_model.MODEL_INVALID:
             raise AssertionError("CP-SAT calls the model invalid: " + translation.target.validate())
         # the objective is one variable: its bound in whole numbers, exact beyond 2^53 too
@@ -70,6 +73,18 @@ class CpSatSession:
             return bool(values[literal]) if literal > 0 else not values[-literal]
 
         return Answer("optimal" if status == cp_model.OPTIMAL else "feasible", bound, holds)
+
+
+def _honest(answer: Answer, key: str, limits: Mapping[str, int], beyond: int | None) -> Answer:
+    """What an answer proves if solutions with a quantity of `beyond` or more were not all looked at."""
+    if beyond is None or all(limits.get(name, beyond) < beyond for name in {key, *limits}):
+        return answer
+    if any(most >= beyond for name, most in limits.items() if name != key):
+        return replace(answer, status="unknown" if answer.holds is None else "feasible", bound=None)
+    if answer.status == "infeasible":
+        return Answer("unknown", beyond)
+    bound = None if answer.bound is None else min(answer.bound, beyond)
+    return replace(answer, status=answer.status if bound == answer.bound else "feasible", bound=bound)
 
 
 def configure(solver: cp_model.CpSolver, control: Control, *, presolve: bool) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from ortools.sat.python import cp_model
 
-from exactile.formulation.families.model import Linear, Lit, Model, Product, Quantity, Row, Terms
+from exactile.formulation.families.model import Linear, Lit, Model, Product, Row
 from exactile.solver.engine import UnsupportedProblem
 
 LARGEST = 1 << 62
@@ -23,19 +23,24 @@ def _require_countable(wanted: Mapping[str, Linear]) -> None:
 class Translation:
     """The CP-SAT model of a `Model`, as far as the quantities in `wanted` need it.
 
-    `variables[v]` is variable `v`. A quantity that could exceed what CP-SAT can count is capped: `capped`
-    says that solutions beyond were left out.
+    `variables[v]` is variable `v`. `limits` are upper limits that hold for good; what they leave no room for
+    is left out. So is what CP-SAT cannot count: then `beyond` is a number that one of the quantities reaches
+    in every solution left out, else it is `None`.
     """
 
-    def __init__(self, model: Model, wanted: Mapping[str, Linear]) -> None:
+    def __init__(
+        self, model: Model, wanted: Mapping[str, Linear], limits: Mapping[str, int] | None = None
+    ) -> None:
         self.source = model
         _require_countable(wanted)
         self.target = cp_model.CpModel()
-        self.capped = False
+        self.limits = dict(limits or {})
+        self.beyond: int | None = None
+        self._saturated: set[int] = set()
         self._quantity_highs: dict[str, int] = {}
         self._lows, self._highs = list(model.lows), list(model.highs)
         self._needed = model.needed(wanted.values())
-        self._cap(wanted.values())
+        self._cap(wanted)
         self.variables = [self._variable(v) for v in range(len(model.names))]
         for clause in model.clauses:
             self.target.add_bool_or([self.literal(lit) for lit in clause])
@@ -51,33 +56,54 @@ class Translation:
                 self._product(product)
         self.quantities = {name: self._quantity(name, linear) for name, linear in wanted.items()}
 
-    def _cap(self, wanted: Iterable[Linear]) -> None:
-        """No term of a quantity, and nothing that lifts one, is larger than CP-SAT can add up."""
+    def _cap(self, wanted: Mapping[str, Linear]) -> None:
+        """No term of a quantity, and nothing that lifts one, exceeds its limit or what CP-SAT can add up."""
         lifting: dict[int, list[Row]] = {}
         for row in self.source.rows:
             if row.lifts in self._needed:
                 lifting.setdefault(row.lifts, []).append(row)
         waiting: list[int] = []
 
-        def cap(terms: Terms, most: int) -> None:
-            for variable, coefficient in terms:
-                high = max(self._lows[variable], most // coefficient) if coefficient > 0 else LARGEST
-                if high < self._highs[variable]:
-                    self._highs[variable], self.capped = high, True
-                    waiting.append(variable)
+        def cap(variable: int, most: int, loses_from: int | None = None) -> None:
+            """`loses_from`: what a quantity reaches at least where the variable would exceed `most`."""
+            high = max(self._lows[variable], most)
+            if high < self._highs[variable]:
+                self._highs[variable] = high
+                waiting.append(variable)
+                if loses_from is not None:
+                    self._saturated.add(variable)
+                    self.beyond = min(loses_from, self.beyond or loses_from)
 
-        for linear in wanted:
-            cap(linear.terms, LARGEST // (2 * len(linear.terms) + 2))
+        rebates = max((-self._least(linear) for linear in wanted.values()), default=0)
+        for name, linear in wanted.items():
+            least, share = self._bounds(linear)[0], LARGEST // (2 * len(linear.terms) + 2)
+            for variable, coefficient in linear.terms:
+                if coefficient > 0:
+                    if name in self.limits:
+                        room = self.limits[name] - least + coefficient * self._lows[variable]
+                        cap(variable, room // coefficient)
+                    cap(variable, share // coefficient, share // 2 - rebates)
         # all domains together have to be countable too
         wide = [v for v in self._needed if self._highs[v] > 1]
         for variable in wide:
-            cap(((variable, 1),), LARGEST // (4 * len(wide)))
+            most = LARGEST // (4 * len(wide))
+            cap(variable, most, most // 2 - rebates)
         while waiting:
             result = waiting.pop()
             for row in lifting.get(result, ()):
-                from_below = tuple((v, -c) for v, c in row.terms if v != result)
-                room = LARGEST // (2 * len(row.terms)) if row.when else self._highs[result] - row.low
-                cap(from_below, room)
+                share = LARGEST // (2 * len(row.terms))
+                most = sum(max(c * self._lows[v], c * self._highs[v]) for v, c in row.terms) - row.low
+                for variable, coefficient in row.terms:
+                    if variable == result or coefficient > 0:
+                        continue
+                    if row.when:
+                        cap(variable, share // -coefficient, share // 2 - rebates)
+                    else:
+                        cap(variable, (most - coefficient * self._lows[variable]) // -coefficient)
+
+    def _least(self, linear: Linear) -> int:
+        """The constant and all that can be taken off."""
+        return min(0, linear.constant) + sum(c * self._highs[v] for v, c in linear.terms if c < 0)
 
     def _variable(self, v: int) -> cp_model.IntVar:
         low, high, name = self._lows[v], self._highs[v], self.source.names[v]
@@ -132,17 +158,35 @@ class Translation:
         """Factor by factor, the one with the most steps first: that stays a sum."""
         *factors, last = sorted(product.factors, key=lambda q: len(q.steps))
         so_far = self.expression(self.source.linear(last))
-        low, high, most = last.low, last.high, self._highs[product.result]
-        for factor in reversed(factors[1:]):
-            low, high = low * factor.low, min(factor.high * high, most)
-            partial = self.target.new_int_var(low, high, f"partial {self.source.names[product.result]}")
-            self._times(factor, so_far, partial)
-            so_far = partial
-        self._times(factors[0], so_far, self.variables[product.result])
+        low, high, name = last.low, last.high, self.source.names[product.result]
+        for factor in reversed(factors):
+            result: cp_model.IntVar = self.variables[product.result]
+            low, most = low * factor.low, min(factor.high * high, self._highs[product.result])
+            if factor is not factors[0]:
+                result = self.target.new_int_var(low, most, f"partial {name}")
+            for amount, condition in factor.floors():
+                held = [self.literal(literal) for literal in condition]
+                part = so_far
+                if amount * high > (most if product.result in self._saturated else LARGEST):
+                    part = self._narrow(so_far, most // amount, held, product.result in self._saturated)
+                self._enforce(result >= amount * part, held)
+            so_far, high = result, most
 
-    def _times(self, factor: Quantity, other: cp_model.LinearExprT, result: cp_model.IntVar) -> None:
-        """`result ≥ factor · other`: one row per value of the factor, enforced where it is taken."""
-        for amount, condition in factor.floors():
-            row = self.target.add(result >= amount * other)
-            if condition:
-                row.only_enforce_if([self.literal(literal) for literal in condition])
+    def _narrow(
+        self, value: cp_model.LinearExprT, most: int, held: Sequence[cp_model.LiteralT], saturates: bool
+    ) -> cp_model.IntVar:
+        """A variable of at least `value`, or of `most` where that is more and it `saturates`."""
+        narrow, within = self.target.new_int_var(0, most, "narrow"), list(held)
+        if saturates:
+            full = self.target.new_bool_var("full")
+            self.target.add(narrow == most).only_enforce_if(full)
+            within.append(~full)
+        self._enforce(narrow >= value, within)
+        return narrow
+
+    def _enforce(
+        self, relation: cp_model.BoundedLinearExpression | bool, held: Sequence[cp_model.LiteralT]
+    ) -> None:
+        row = self.target.add(relation)
+        if held:
+            row.only_enforce_if(held)

@@ -25,7 +25,7 @@ def write(problem: Problem, path: Path) -> None:
     costs = formulation.costs
     quantities = {name: costs.quantities[name] for name in dict.fromkeys((key, *limits))}
     translation = Translation(formulation.model, quantities)
-    if translation.capped:
+    if translation.beyond is not None:
         raise UnsupportedProblem("some quantities have more than 64 bits, which the format cannot hold")
     if not translation.limit({name: int(most * costs.space.scale(name)) for name, most in limits.items()}):
         raise UnsupportedProblem("a limit of the objective is out of reach whatever the mapping")
