@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from exactile.solver.compare import Comparison, compare
     from exactile.solver.optimize import optimize
     from exactile.solver.solution import Solution
-    from exactile.workloads.builders import attention, ffn
+    from exactile.workloads.builders import attention, ffn, mlp, random_cascade, transformer_block
 
 # public name: (module, name there)
 _PUBLIC = {
@@ -55,9 +55,12 @@ _PUBLIC = {
     "load_mapping": ("mapping_file", "load_mapping"),
     "load_problem": ("load", "load_problem"),
     "load_problems": ("load", "load_problems"),
+    "mlp": ("workloads.builders", "mlp"),
     "optimize": ("solver.optimize", "optimize"),
     "picture": ("drawing", "picture"),
     "problem_hash": ("formulation.fingerprint", "problem_hash"),
+    "random_cascade": ("workloads.builders", "random_cascade"),
+    "transformer_block": ("workloads.builders", "transformer_block"),
     "violations": ("formulation.core", "violations"),
     "workload": ("load", "load_workload"),
 }
@@ -86,9 +89,12 @@ __all__ = [
     "load_mapping",
     "load_problem",
     "load_problems",
+    "mlp",
     "optimize",
     "picture",
     "problem_hash",
+    "random_cascade",
+    "transformer_block",
     "violations",
     "workload",
 ]

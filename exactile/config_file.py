@@ -11,15 +11,15 @@ from exactile.formulation.faults import shown
 from exactile.references import display, folder
 from exactile.schema import locate
 from exactile.workloads.builders import parameters
-from exactile.workloads.model_config import CONFIGURED, model_arguments
+from exactile.workloads.model_config import CONFIGURED, SIZES, model_arguments
 from exactile.yaml_source import Keys, Node, file_text, read_text
 
 __all__ = ["CONFIGURED", "read_config", "takes_config"]
 
 
 def takes_config(builder: object) -> bool:
-    """Whether a configuration says something about the builder's arguments."""
-    return bool(parameters(builder).keys() & CONFIGURED)
+    """Whether the builder has sizes that a configuration tells."""
+    return bool(parameters(builder).keys() & SIZES.keys())
 
 
 def read_config(node: Node, path: Keys, wanted: Container[str]) -> tuple[dict[str, Any], list[FileFault]]:

@@ -31,9 +31,13 @@ def macs(cascade: ex.Cascade) -> int:
     return sum(cascade.points(einsum) for einsum in cascade.einsums if einsum.op == "mac")
 
 
+BLOCKS = ("bert-base", "gpt3-6.7b", "llama3-8b")
+
+
 def test_every_built_in_workload_is_a_row_of_the_table() -> None:
     names = {entry.name for entry in catalogue.entries("workload")}
-    assert names == {f"{model}-{part}" for model in SHAPES for part in ("attention", "ffn")}
+    layers = {f"{model}-{part}" for model in SHAPES for part in ("attention", "ffn")}
+    assert names == layers | {f"{model}-block" for model in BLOCKS} | {"transformer-block-1k"}
 
 
 @pytest.mark.parametrize("model", SHAPES)
@@ -66,6 +70,33 @@ def test_ffn(model: str) -> None:
     activation = cascade.by_name["A"]
     assert activation.in_place == ("G" if gated else "H")
     assert cascade.points(activation) == tokens * d_ff
+
+
+@pytest.mark.parametrize("model", BLOCKS)
+def test_block(model: str) -> None:
+    heads, kv_heads, size, tokens, d_model, d_ff, gated = SHAPES[model]
+    cascade = ex.workload(f"{model}-block")
+    weights = sum(tensor.size for tensor in cascade.tensors.values() if tensor.role == "weight")
+    products = d_model * size * 2 * (heads + kv_heads) + (3 if gated else 2) * d_model * d_ff
+    norms = 2 if model == "llama3-8b" else 0
+    assert weights == products + norms * d_model
+    assert macs(cascade) == tokens * (products + 2 * heads * size * tokens + norms * d_model)
+    (read,) = (tensor for tensor in cascade.tensors.values() if tensor.role == "input")
+    (written,) = (tensor for tensor in cascade.tensors.values() if tensor.role == "output")
+    assert read.size == written.size == tokens * d_model
+    assert len(cascade.einsums) == (17 if model == "llama3-8b" else 12)
+
+
+def test_the_written_out_block_is_the_built_one_with_more_names() -> None:
+    """Three inputs instead of one stream, and a rank of its own for every model dimension."""
+    written = ex.workload("transformer-block-1k")
+    built = ex.transformer_block(2048, 1024, 16, bits=16)
+    assert [e.name for e in written.einsums[:-1]] == [e.name for e in built.einsums[:-1]]
+    for one, other in zip(written.einsums, built.einsums, strict=True):
+        assert (one.op, one.in_place, written.points(one)) == (other.op, other.in_place, built.points(other))
+    compulsory = [t for t in written.tensors.values() if t.role in ("input", "weight", "output")]
+    assert sum(tensor.size for tensor in compulsory) == 20_971_520
+    assert sum(tensor.role == "input" for tensor in compulsory) == 3
 
 
 def test_vit_b16_has_a_prime_number_of_tokens() -> None:
