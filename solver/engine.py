@@ -30,11 +30,16 @@ class TracePoint:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Size of the searched space: structures, tilings, and (structure, tiling) pairs scored."""
+    """Size of the searched space: structures, tilings, and (structure, tiling) pairs scored.
+
+    Of the `groups` that could be fused, `unlisted` were too large to list: only bounds were computed for them.
+    """
 
     structures: int = 0
     tilings: int = 0
     evaluated: int = 0
+    groups: int = 0
+    unlisted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +47,42 @@ class Size:
     """Size of a mapspace, counted without searching it.
 
     `structures` of all groups together, `tilings` of the largest group, and `pairs`: structures × tilings
-    group by group, summed. Not `complete`: counting ended early, the numbers are lower bounds.
+    group by group, summed. Not `complete`: counting ended early, the numbers are lower bounds. Of the
+    `groups` that could be fused, the structures of `unlisted` were too many to list; for them lower bounds
+    are counted.
     """
 
     structures: int
     tilings: int
     pairs: int
     complete: bool = True
+    groups: int = 0
+    unlisted: int = 0
+
+    @property
+    def exact(self) -> bool:
+        """Whether the numbers are no lower bounds."""
+        return self.complete and not self.unlisted
+
+    @property
+    def left_out(self) -> str:
+        """How many groups were too large to list; empty if none was."""
+        return f"{self.unlisted} of {self.groups} groups too large to list" if self.unlisted else ""
 
     def __str__(self) -> str:
-        if not self.complete:
-            return f"at least {grouped(self.pairs)} pairs"
+        if not self.exact:
+            left_out = f" ({self.left_out})" if self.left_out else ""
+            return f"at least {magnitude(self.pairs)} pairs{left_out}"
         structures, tilings, pairs = map(grouped, (self.structures, self.tilings, self.pairs))
         if self.structures * self.tilings == self.pairs:
             return f"{structures} structures × {tilings} tilings = {pairs} pairs"
         return f"{structures} structures, each with up to {tilings} tilings: {pairs} pairs"
+
+
+def magnitude(number: int) -> str:
+    """A number in full up to nine digits, beyond that its first two digits, rounded down."""
+    digits = str(number)
+    return grouped(number) if len(digits) <= 9 else f"{digits[0]}.{digits[1]}e{len(digits) - 1}"
 
 
 class Stopped(Exception):  # noqa: N818 - a request, not an error

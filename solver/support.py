@@ -8,16 +8,9 @@ from exactile.formulation.problem import Problem
 from exactile.solver.engine import UnsupportedProblem
 
 
-def require_searchable(problem: Problem, engine: str, most_einsums: int | None = None) -> None:
-    """Raise `UnsupportedProblem` with every reason why `engine` cannot search the problem.
-
-    `most_einsums` is the size up to which it lists cascades whole, `None` if it does not list them.
-    """
+def require_searchable(problem: Problem, engine: str) -> None:
+    """Raise `UnsupportedProblem` with every reason why `engine` cannot search the problem."""
     reasons = list(_reasons(problem, engine))
-    count = len(problem.cascade.einsums)
-    if most_einsums is not None and count > most_einsums:
-        name = problem.cascade.name
-        reasons.append(f"{engine} lists cascades of at most {most_einsums} Einsums, {name} has {count}")
     if reasons:
         raise UnsupportedProblem("; ".join(reasons))
 

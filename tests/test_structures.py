@@ -289,7 +289,7 @@ def test_extents_and_names_do_not_matter() -> None:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache folder, nothing in memory and nothing shipped for the shape in question."""
     monkeypatch.setenv("EXACTILE_CACHE", str(tmp_path / "cache"))
-    cache.cached_structures.cache_clear()
+    cache.forget()
     return tmp_path / "cache"
 
 
@@ -311,7 +311,7 @@ def test_the_cache_is_read(folder: Path) -> None:
     found = cache.cached_structures(rare())
     (file,) = folder.iterdir()
     cache.store(file, found[:-1])
-    cache.cached_structures.cache_clear()
+    cache.forget()
     assert np.array_equal(cache.cached_structures(rare()), found[:-1])
 
 
@@ -327,7 +327,7 @@ def test_a_damaged_file_is_made_again(folder: Path, damage: str) -> None:
         np.save(file, found[:, :-1])
     else:
         file.write_bytes({"truncated": content[:-7], "empty": b"", "text": b"not an array"}[damage])
-    cache.cached_structures.cache_clear()
+    cache.forget()
     assert np.array_equal(cache.cached_structures(rare()), found)
     if damage != "folder":
         assert file.read_bytes() == content
@@ -337,6 +337,6 @@ def test_a_damaged_file_is_made_again(folder: Path, damage: str) -> None:
 def test_a_folder_that_cannot_be_written_is_no_fault(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.write_text("a file where the folder should be")
     assert np.array_equal(cache.cached_structures(rare()), structures(rare()))
-    cache.cached_structures.cache_clear()
+    cache.forget()
     monkeypatch.setenv("EXACTILE_CACHE", "/proc/exactile")
     assert np.array_equal(cache.cached_structures(rare()), structures(rare()))

@@ -11,8 +11,8 @@ FlashAttention's: stream over `n` with Q and O held.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import product
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice, product
 
 import numpy as np
 
@@ -30,16 +30,45 @@ def _subsets(mask: int) -> Iterator[int]:
         subset = (subset - 1) & mask
 
 
-def structures(shape: Shape) -> Masks:
-    """All structures of the group that no other dominates: one row per structure, one set per slot."""
-    kept = [undominated(shape, np.array(rows, dtype=np.int64)) for _, rows in _by_sharing(shape) if rows]
+class TooManyStructures(Exception):  # noqa: N818 - a fact about a group, not a failure
+    """Listing the structures of a group was given up."""
+
+
+def structures(shape: Shape, most: int | None = None, checkpoint: Callable[[], None] = lambda: None) -> Masks:
+    """All structures of the group that no other dominates: one row per structure, one set per slot.
+
+    Raises `TooManyStructures` once more than `most` have been looked at, dominated ones included.
+    `checkpoint` is called between pieces of the work and may raise to end it.
+    """
+    kept = [
+        undominated(shape, np.array(rows, dtype=np.int64)) for rows in _by_sharing(shape, most, checkpoint)
+    ]
     if not kept:
         return np.empty((0, len(shape.slots)), dtype=np.int64)
     return undominated(shape, np.concatenate(kept))
 
 
-def _by_sharing(shape: Shape) -> Iterator[tuple[Sharing, list[Sets]]]:
-    """Legal structures, one list per choice of the shared slots' residencies."""
+def _by_sharing(shape: Shape, most: int | None, checkpoint: Callable[[], None]) -> Iterator[list[Sets]]:
+    """Legal structures, one list per choice of the shared slots' residencies; empty lists left out."""
+    looked_at = 0
+    for sets in _shared_sets(shape):
+        checkpoint()
+        rows: list[Sets] = []
+        shared = sharing(shape, sets)
+        if shared is not None and _legal(shape, shared, sets):
+            found = _placements(shape, shared, list(sets))
+            rows = list(found if most is None else islice(found, most - looked_at + 1))
+        looked_at += 1 + len(rows)
+        if most is not None and looked_at > most:
+            raise TooManyStructures
+        if shape.pinned and shared is not None:
+            rows = [row for row in rows if _respects_pins(shape, shared, row)]
+        if rows:
+            yield rows
+
+
+def _shared_sets(shape: Shape) -> Iterator[tuple[int | None, ...]]:
+    """Residencies of the shared slots, `None` for private ones; those of one Einsum are nested."""
     everywhere = 0
     for ranks in shape.node_ranks:
         everywhere |= ranks
@@ -54,11 +83,22 @@ def _by_sharing(shape: Shape) -> Iterator[tuple[Sharing, list[Sets]]]:
                     banned |= mask
             within = everywhere if slot.pin is None else slot.pin
             choices.append([*_subsets(everywhere & within & ~banned)])
-    for sets in product(*choices):
-        shared = sharing(shape, sets)
-        if shared is not None and _legal(shape, shared, sets):
-            rows = _placements(shape, shared, list(sets))
-            yield shared, [row for row in rows if not shape.pinned or _respects_pins(shape, shared, row)]
+    together = [
+        [q for q, other in enumerate(shape.slots[:p]) if set(other.users) & set(slot.users)]
+        for p, slot in enumerate(shape.slots)
+    ]
+
+    def extend(chosen: tuple[int | None, ...]) -> Iterator[tuple[int | None, ...]]:
+        position = len(chosen)
+        if position == len(choices):
+            yield chosen
+            return
+        before = [z for q in together[position] if (z := chosen[q]) is not None]
+        for outside in choices[position]:
+            if outside is None or all(nested(outside, z) for z in before):
+                yield from extend((*chosen, outside))
+
+    return extend(())
 
 
 def _legal(shape: Shape, shared: Sharing, sets: Sequence[int | None]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from functools import lru_cache
+from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 
@@ -13,15 +13,46 @@ import numpy as np
 
 from exactile.formulation.encoding.shape import Shape
 from exactile.formulation.encoding.sharing import Masks
-from exactile.formulation.encoding.structures import structures
+from exactile.formulation.encoding.structures import TooManyStructures, structures
 
 FORMAT = 8
 """Part of every file name: raise it whenever enumeration or dominance changes."""
 
 
-@lru_cache(maxsize=512)
-def cached_structures(shape: Shape) -> Masks:
-    """The undominated structures of a shape, from the nearest place that has them."""
+_KEPT = 512
+_known: dict[Shape, Masks] = {}
+_given_up: dict[Shape, int] = {}
+
+
+def cached_structures(
+    shape: Shape, most: int | None = None, checkpoint: Callable[[], None] = lambda: None
+) -> Masks:
+    """The undominated structures of a shape, from the nearest place that has them.
+
+    Those that are nowhere yet are listed, with the limit `most` and the `checkpoint` of `structures`.
+    """
+    if shape in _known:
+        return _known[shape]
+    if most is not None and _given_up.get(shape, 0) >= most:
+        raise TooManyStructures
+    try:
+        found = _found(shape, most, checkpoint)
+    except TooManyStructures:
+        _given_up[shape] = most or 0
+        raise
+    while len(_known) >= _KEPT:
+        _known.pop(next(iter(_known)))
+    _known[shape] = found
+    return found
+
+
+def forget() -> None:
+    """Drop what is kept in memory."""
+    _known.clear()
+    _given_up.clear()
+
+
+def _found(shape: Shape, most: int | None, checkpoint: Callable[[], None]) -> Masks:
     name = f"{shape.key}-{FORMAT}.npy"
     shipped = resources.files("exactile.solver") / "structures" / name
     if shipped.is_file():
@@ -33,7 +64,7 @@ def cached_structures(shape: Shape) -> Masks:
         found = np.asarray(np.load(path, allow_pickle=False), dtype=np.int64)
         if found.ndim == 2 and found.shape[1] == len(shape.slots):
             return found
-    found = structures(shape)
+    found = structures(shape, most, checkpoint)
     store(path, found)
     return found
 
