@@ -47,12 +47,12 @@ class Chart:
 
 
 def chart(comparison: Comparison) -> Chart | None:
-    """The picture, or `None` if no space could be counted or nothing was searched."""
+    """The picture, or `None` if no space could be counted to the end or nothing was searched."""
     searches = [
         (row.size.pairs, answer.seconds, answer, row.problem.name)
         for row in comparison.rows
         for answer in row.answers
-        if row.size is not None and row.size.pairs > 0 and answer.seconds is not None
+        if row.size is not None and row.size.exact and row.size.pairs > 0 and answer.seconds is not None
     ]
     if not searches:
         return None

@@ -43,6 +43,8 @@ def _problem(row: Row) -> dict[str, Any]:
         "structures": None if size is None else size.structures,
         "tilings": None if size is None else size.tilings,
         "pairs": None if size is None else size.pairs,
+        "pairs_exact": None if size is None else size.exact,
+        "groups_unlisted": None if size is None else size.unlisted,
         "best": None if best is None or best.value is None else number(best.value),
         "proved_by": [answer.engine for answer in row.proved],
         "fastest": None if row.fastest is None else row.fastest.engine,

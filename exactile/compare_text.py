@@ -9,7 +9,7 @@ from exactile.formulation.problem import Problem
 from exactile.formulation.quantity_text import grouped
 from exactile.report import costs, quantity
 from exactile.solver.compare import Answer, Comparison, Row
-from exactile.solver.engine import Size
+from exactile.solver.engine import Size, magnitude
 from exactile.solver.solution import Solution
 
 HEADER = (
@@ -36,7 +36,11 @@ LEGEND = (
         "one that another beats for every tile size is not counted",
     ),
     ("tiling", "a choice of tile sizes"),
-    ("pairs", "structures × tilings, summed over all ways to fuse; what an enumeration goes through"),
+    (
+        "pairs",
+        "structures × tilings, summed over all ways to fuse; what an enumeration goes through (≥: at least; "
+        "of groups too large to list only the tilings are counted)",
+    ),
     ("best value", "cost of the mapping found, computed anew by the analytical core in exact arithmetic"),
     ("bound", "what no mapping can be below, by the engine's proof; “same” if that is the best value"),
     ("gap", "how far the best value may still lie above the optimum: (best value − bound) / best value"),
@@ -70,6 +74,8 @@ def space(size: Size | None) -> str:
     """The size of a space in one cell."""
     if size is None:
         return "cannot be listed"
+    if not size.exact:
+        return f"≥ {magnitude(size.pairs)} pairs" + (f", {size.left_out}" if size.left_out else "")
     numbers = f"{grouped(size.structures)} structures, up to {grouped(size.tilings)} tilings"
     return f"{grouped(size.pairs)} pairs ({numbers})"
 

@@ -189,8 +189,10 @@ def _answers(
         if stop.is_set():
             return
         most = max_pairs.get(name)
-        if most is not None and (size is None or size.pairs > most):
-            yield Answer(name, declined=f"not asked: more than {grouped(most)} pairs")
+        if most is not None and (size is None or not size.exact or size.pairs > most):
+            more = size is None or size.pairs > most
+            known = "more than" if more else "groups too large to list, not known to have at most"
+            yield Answer(name, declined=f"not asked: {known} {grouped(most)} pairs")
             continue
         if problem.objective.minimize not in ENGINES[name].objectives:
             yield Answer(name, declined="not supported: the objective")

@@ -69,7 +69,7 @@ def _crossover(comparison: Comparison, enumeration: str, solver: str) -> Crossov
     races = []
     for row in comparison.rows:
         a, b = _proof_time(row, enumeration), _proof_time(row, solver)
-        if row.size is not None and a != b and _both_asked(row, enumeration, solver):
+        if row.size is not None and row.size.exact and a != b and _both_asked(row, enumeration, solver):
             races.append((row.size.pairs, b < a))
     if not races:
         return None

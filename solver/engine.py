@@ -32,7 +32,8 @@ class TracePoint:
 class Space:
     """Size of the searched space: structures, tilings, and (structure, tiling) pairs scored.
 
-    Of the `groups` that could be fused, `unlisted` were too large to list: only bounds were computed for them.
+    Of the `groups` that could be fused, `unlisted` were too large to list: only bounds stand for
+    them.
     """
 
     structures: int = 0
@@ -126,6 +127,10 @@ class Control:
     def rest(self) -> Control:
         """A control for one more search, in the time that is left and with the same stop button."""
         return Control(self.left, self._progress, self.interrupted)
+
+    def half(self) -> Control:
+        """A control for preparations: half of the time that is left, the same stop button, no progress."""
+        return Control(None if self.left is None else self.left / 2, None, self.interrupted)
 
     def stop(self) -> None:
         """Ask the search to return its best answer soon. Safe to call from a signal handler."""

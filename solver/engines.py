@@ -80,7 +80,7 @@ ENGINES: dict[str, EngineFacts] = {
         EngineFacts(
             "mmee",
             "exactile.solver.mmee:mmee",
-            "matrix-encoded enumeration of structures × tilings; cascades of up to four Einsums",
+            "matrix-encoded enumeration of structures × tilings, for every group small enough to list",
             counter="exactile.solver.mmee.size:space_size",
         ),
         EngineFacts(
@@ -160,11 +160,14 @@ def _automatic(problem: Problem, able: Sequence[EngineFacts]) -> Choice:
         except UnsupportedProblem as error:
             reasons.append(str(error))
             continue
-        if size.pairs <= MOST_PAIRS:
+        if size.exact and size.pairs <= MOST_PAIRS:
             return Choice(facts, f"auto: {size}, few enough to enumerate (at most {_MOST_IN_WORDS})")
         if not solving:
             return Choice(facts, f"auto: {size}, and no engine is there that solves")
-        reasons.append(f"{size}, too many to enumerate (more than {_MOST_IN_WORDS})")
+        if size.pairs > MOST_PAIRS:
+            reasons.append(f"{size}, too many to enumerate (more than {_MOST_IN_WORDS})")
+        else:
+            reasons.append(f"{size}, so enumeration would prove little")
     return Choice((solving or able)[0], f"auto: {'; '.join(reasons) or 'nothing here enumerates'}")
 
 

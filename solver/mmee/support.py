@@ -29,8 +29,8 @@ WHOLE = Limits()
 LARGE = Limits(einsums=MAX_EINSUMS, structures=10_000, pairs=10**9)
 """In larger cascades some groups are left out: these take up to ten seconds each."""
 
-COUNTED = Limits(einsums=MAX_EINSUMS, structures=500)
-"""Groups whose structures are counted before a search: a fraction of a second each."""
+COUNTED = Limits(einsums=2, structures=300)
+"""Groups whose structures are counted before a search of a larger cascade: a fraction of a second each."""
 
 QUICK = Limits(einsums=3, structures=1_000, pairs=3 * 10**7)
 """Groups that a quick start lists: some tenths of a second each."""
