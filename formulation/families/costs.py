@@ -15,6 +15,7 @@ class Costs:
     """Quantities of a model. A quantity in base units times `space.scale(name)` is an integer.
 
     `peaks` is what each Einsum needs of the buffer, in bits: the quantity `peak` is the most of these.
+    `parts` are variables: the part of a quantity that crosses the boundary above the buffer.
     """
 
     def __init__(
@@ -29,6 +30,7 @@ class Costs:
         self.uses, self.peaks = uses, peaks
         hardware = decisions.layout.problem.hardware
         self.space = MetricSpace.build(hardware, [amount.vector for amount in amounts.found])
+        self.parts: dict[str, Linear] = {}
         self.quantities = {key: self._quantity(key) for key in keys}
 
     def _quantity(self, name: str) -> Linear:
@@ -37,20 +39,30 @@ class Costs:
         return self._latency() if name == "latency" else self._metric(name).merged()
 
     def _metric(self, name: str) -> Linear:
-        positions = range(len(self.decisions.layout.einsums))
-        return sum((self._metric_of(name, position) for position in positions), Linear()).merged()
+        """A metric of the cascade. What it owes to the boundary above the buffer is a part of its own."""
+        above, below = Linear(), Linear()
+        for position in range(len(self.decisions.layout.einsums)):
+            crossing, inner = self._metric_of(name, position)
+            above, below = above + crossing, below + inner
+        if not below.terms or not above.terms:
+            return (above + below).merged()
+        low, high = self.model.bounds(above.merged())
+        part = self.model.integer(f"{name} above the buffer", max(0, low), high)
+        self.model.lift(part, above.merged())
+        self.parts[name] = Linear(0, ((part, 1),))
+        return (self.parts[name] + below).merged()
 
-    def _metric_of(self, name: str, position: int) -> Linear:
-        """What one Einsum adds to a metric."""
-        total, inner = Linear(), Linear()
+    def _metric_of(self, name: str, position: int) -> tuple[Linear, Linear]:
+        """What one Einsum adds to a metric, above the buffer and below it."""
+        above, below = Linear(), Linear()
         for amount in self.amounts.found:
             if name in amount.vector and position == amount.at:
                 scaled = amount.count.times(int(amount.vector[name] * self.space.scale(name)))
                 if amount.inner:
-                    inner += scaled
+                    below += scaled
                 else:
-                    total += scaled
-        return (total + self._bounded(name, position, inner.merged())).merged()
+                    above += scaled
+        return above.merged(), self._bounded(name, position, below.merged())
 
     def _bounded(self, name: str, position: int, inner: Linear) -> Linear:
         """What happens below the buffer, bounded by the best use of a unit for the tile of every rank.
@@ -68,6 +80,11 @@ class Costs:
         for part in (inner, *floors):
             self.model.lift(result, part)
         return Linear(0, ((result, 1),))
+
+    def raise_part(self, name: str, least: int) -> None:
+        """From now on the part of a metric in `parts` is known to be at least this."""
+        ((variable, _),) = self.parts[name].terms
+        self.model.lows[variable] = max(least, self.model.lows[variable])
 
     def _latency(self) -> Linear:
         """Busy cycles run up along each group; its last Einsum knows the group's latency.
@@ -98,7 +115,8 @@ class Costs:
 
     def _run_up(self, name: str, position: int, before: Linear) -> Linear:
         """Busy cycles of a port or unit from the start of the group to the end of this Einsum."""
-        own = self._metric_of(name, position)
+        above, below = self._metric_of(name, position)
+        own = (above + below).merged()
         if position == 0 or not (before.terms or before.constant):
             return own
         together = self.decisions.together[position - 1]
