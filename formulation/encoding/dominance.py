@@ -7,6 +7,7 @@ the Einsums; and `a` shares no tile that `b` does not.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +20,7 @@ _PAIRS = 1 << 22
 """Pairs of structures compared at once."""
 
 
-def undominated(shape: Shape, rows: Masks) -> Masks:
+def undominated(shape: Shape, rows: Masks, checkpoint: Callable[[], None] = lambda: None) -> Masks:
     """The rows left after dropping, one by one, those that a row still there dominates.
 
     One by one, because the test is sufficient only: rows may dominate each other in a circle.
@@ -32,6 +33,7 @@ def undominated(shape: Shape, rows: Masks) -> Masks:
     alive = np.ones(len(rows), dtype=bool)
     block = max(1, _PAIRS // len(rows))
     for start in range(0, len(rows), block):
+        checkpoint()
         these = np.arange(start, min(start + block, len(rows)))
         rivals = np.flatnonzero(alive)
         dominated = facts.dominates(rivals, these)

@@ -41,11 +41,12 @@ def structures(shape: Shape, most: int | None = None, checkpoint: Callable[[], N
     `checkpoint` is called between pieces of the work and may raise to end it.
     """
     kept = [
-        undominated(shape, np.array(rows, dtype=np.int64)) for rows in _by_sharing(shape, most, checkpoint)
+        undominated(shape, np.array(rows, dtype=np.int64), checkpoint)
+        for rows in _by_sharing(shape, most, checkpoint)
     ]
     if not kept:
         return np.empty((0, len(shape.slots)), dtype=np.int64)
-    return undominated(shape, np.concatenate(kept))
+    return undominated(shape, np.concatenate(kept), checkpoint)
 
 
 def _by_sharing(shape: Shape, most: int | None, checkpoint: Callable[[], None]) -> Iterator[list[Sets]]:
@@ -56,7 +57,7 @@ def _by_sharing(shape: Shape, most: int | None, checkpoint: Callable[[], None]) 
         rows: list[Sets] = []
         shared = sharing(shape, sets)
         if shared is not None and _legal(shape, shared, sets):
-            found = _placements(shape, shared, list(sets))
+            found = _placements(shape, shared, list(sets), checkpoint)
             rows = list(found if most is None else islice(found, most - looked_at + 1))
         looked_at += 1 + len(rows)
         if most is not None and looked_at > most:
@@ -176,7 +177,9 @@ def _respects_pins(shape: Shape, shared: Sharing, row: Sets) -> bool:
     )
 
 
-def _placements(shape: Shape, shared: Sharing, sets: list[int | None]) -> Iterator[Sets]:
+def _placements(
+    shape: Shape, shared: Sharing, sets: list[int | None], checkpoint: Callable[[], None]
+) -> Iterator[Sets]:
     """Residencies of the private slots: inside the shared prefix (live beyond the Einsum), or below."""
     private = [position for position, slot in enumerate(shape.slots) if len(slot.users) == 1]
     fixed = [
@@ -202,6 +205,7 @@ def _placements(shape: Shape, shared: Sharing, sets: list[int | None]) -> Iterat
                     yield [outside, *rest]
 
     for placed in inside_prefix(0, fixed):
+        checkpoint()
         chosen = fixed + [
             (shape.slots[slot].users[0], outside)
             for slot, outside in zip(private, placed, strict=True)

@@ -26,7 +26,7 @@ class Limits:
 
 
 WHOLE = Limits()
-LARGE = Limits(einsums=MAX_EINSUMS, structures=10_000, pairs=10**9)
+LARGE = Limits(einsums=6, structures=10_000, pairs=10**9)
 """In larger cascades some groups are left out: these take up to ten seconds each."""
 
 COUNTED = Limits(einsums=2, structures=300)
