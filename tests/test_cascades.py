@@ -1,0 +1,155 @@
+"""CP-SAT, MMEE and MILP against brute force on random DAGs of two to five Einsums.
+
+Every answer is proved, equal to the brute force, legal, replayed with the counts of the core, and its
+numbers are those of `numpy.einsum`; the cases together must be worth having.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from brute_force_dags import BruteForceDags
+from random_dags import problem
+from random_mappings import MappingDraw
+from strategies import random_inputs
+
+from exactile.formulation.core import evaluate, violations
+from exactile.formulation.mapping import Mapping
+from exactile.formulation.problem import Mapspace, Problem
+from exactile.solver.cpsat import cpsat
+from exactile.solver.engine import Control
+from exactile.solver.milp import milp
+from exactile.solver.mmee import mmee
+from exactile.solver.orders import execution_orders
+from exactile.solver.replay import reference, replay
+
+FAST, ALL, CHUNK = 60, 320, 20
+SECONDS = 120.0
+MOST_ORDERS = 24
+"""An engine that fixes the execution order says `feasible` where there are more orders than this."""
+MMEE_EINSUMS = 4
+
+met: Counter[str] = Counter()
+
+
+def replayed(one: Problem, mapping: Mapping, seed: int) -> None:
+    """The loops do what the core counts, and the numbers are right."""
+    inputs = random_inputs(one.cascade, seed)
+    observed = replay(one.cascade, one.hardware, mapping, numbers=inputs)
+    computed = evaluate(one.cascade, one.hardware, mapping)
+    for seen, counted in zip(observed.groups, computed.groups, strict=True):
+        assert seen.peak == counted.peak, seed
+        assert seen.executions == counted.executions, seed
+        assert seen.cycles == counted.cycles, seed
+        assert {k: t for k, t in seen.traffic.items() if t.reads or t.writes} == {
+            k: t for k, t in counted.traffic.items() if t.reads or t.writes
+        }, seed
+    right = reference(one.cascade, inputs)
+    outputs = {name for name, tensor in one.cascade.tensors.items() if tensor.role == "output"}
+    assert outputs <= set(observed.values), seed
+    for tensor, values in observed.values.items():
+        np.testing.assert_allclose(values, right[tensor], rtol=1e-9, atol=1e-9, err_msg=f"{tensor}, {seed}")
+
+
+def provable(one: Problem) -> bool:
+    names = tuple(e.name for e in one.cascade.einsums)
+    return len(execution_orders(one, names, MOST_ORDERS + 1)) <= MOST_ORDERS
+
+
+def check(one: Problem, engine: str, best: Fraction | None, seed: int) -> None:
+    """The engine proves what the brute force found, with a mapping that does what it says."""
+    outcome = {"cpsat": cpsat, "mmee": mmee, "milp": milp}[engine](one, Control(SECONDS))
+    if best is None:
+        assert outcome.status == "infeasible" and outcome.mapping is None, (engine, seed)
+        return
+    assert outcome.mapping is not None, (engine, seed)
+    assert violations(one.cascade, one.hardware, outcome.mapping, one.mapspace) == (), (engine, seed)
+    value = evaluate(one.cascade, one.hardware, outcome.mapping).quantity(one.objective.minimize)
+    assert value >= best, (engine, seed, "better than the brute force")
+    if provable(one):
+        assert (outcome.status, outcome.bound, value) == ("optimal", best, best), (engine, seed)
+    else:
+        assert outcome.bound is None or outcome.bound <= best, (engine, seed)
+    replayed(one, outcome.mapping, seed)
+
+
+def compare(seed: int) -> None:
+    """Check one problem and note what it is an example of."""
+    one = problem(seed)
+    search = BruteForceDags(one)
+    best = search.best()
+    check(one, "cpsat", best, seed)
+    if len(one.cascade.einsums) <= MMEE_EINSUMS and seed % 3 == 0:
+        check(one, "mmee", best, seed)
+    met.update(("problems", f"{len(one.cascade.einsums)} Einsums", one.objective.minimize))
+    met["proved"] += provable(one)
+    if best is None:
+        met["infeasible"] += 1
+        return
+    for name, less in (
+        ("fusion wins", search.best(fusion=False)),
+        ("recomputation wins", search.best(recomputation=False)),
+        ("sharing wins", search.best(sharing=False)),
+    ):
+        assert less is None or less >= best
+        met[name] += less is None or less > best
+
+
+@pytest.mark.parametrize("first", range(0, FAST, CHUNK))
+def test_cpsat_finds_the_brute_force_optimum(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        compare(seed)
+
+
+def worth(total: int) -> None:
+    """The shares that the cases must have."""
+    assert met["fusion wins"] >= 0.3 * total, met
+    assert met["recomputation wins"] >= 0.1 * total, met
+    assert met["sharing wins"] >= 0.1 * total, met
+    assert met["proved"] >= 0.9 * total, met
+    assert min(met[f"{count} Einsums"] for count in (2, 3, 4, 5)) >= 0.2 * total, met
+
+
+def test_the_cases_are_worth_having() -> None:
+    """Runs after the comparison and looks at what it met; alone, it has nothing to judge."""
+    if met["problems"] < FAST:
+        pytest.skip("needs the whole comparison in one process")
+    worth(met["problems"])
+
+
+@pytest.mark.slow
+def test_all_random_cascades() -> None:
+    met.clear()
+    for seed in range(ALL):
+        compare(seed)
+    assert met["problems"] == ALL >= 300
+    worth(ALL)
+
+
+@pytest.mark.parametrize("seed", range(0, 24, 4))
+def test_milp_proves_the_same(seed: int) -> None:
+    one = problem(seed)
+    check(one, "milp", BruteForceDags(one).best(), seed)
+
+
+@pytest.mark.parametrize("first", range(400, 440, 20))
+def test_no_random_mapping_is_better_than_the_brute_force(first: int) -> None:
+    """Mappings drawn without a search: if the enumeration forgot a kind of mapping, one beats it."""
+    tried = 0
+    for seed in range(first, first + 20):
+        one = replace(problem(seed), mapspace=Mapspace("all"))
+        search, rng = BruteForceDags(one), random.Random(seed)
+        best = search.best()
+        draw = MappingDraw(rng, one.cascade, one.hardware)
+        for _ in range(40):
+            mapping = draw.mapping()
+            if violations(one.cascade, one.hardware, mapping, one.mapspace) == ():
+                value = evaluate(one.cascade, one.hardware, mapping).quantity(one.objective.minimize)
+                assert best is not None and value >= best, (seed, mapping)
+                tried += 1
+    assert tried >= 20
