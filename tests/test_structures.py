@@ -16,10 +16,11 @@ from core_tools import UNIT, machine
 from exactile.formulation.cascade import Cascade
 from exactile.formulation.core import evaluate, violations
 from exactile.formulation.encoding.shape import GroupSpec, Shape, group_specs
-from exactile.formulation.encoding.structures import structures
+from exactile.formulation.encoding.structures import TooManyStructures, structures
 from exactile.formulation.hardware import Hardware
 from exactile.formulation.mapping import Buffer, Group, Loop, Mapping
 from exactile.formulation.problem import Mapspace
+from exactile.solver.engine import Stopped
 from exactile.solver.mmee import cache
 
 HEAD = ["C[i,l] = A[i,k] * B[l,k]", "E[i,j] = C[i,l] * D[l,j]"]
@@ -313,6 +314,32 @@ def test_the_cache_is_read(folder: Path) -> None:
     cache.store(file, found[:-1])
     cache.forget()
     assert np.array_equal(cache.cached_structures(rare()), found[:-1])
+
+
+def test_giving_up_is_remembered_for_the_same_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int | None] = []
+
+    def listed(shape: Shape, most: int | None, checkpoint: object) -> cache.Masks:
+        asked.append(most)
+        return structures(shape, most)
+
+    monkeypatch.setattr(cache, "structures", listed)
+    for _ in range(2):
+        with pytest.raises(TooManyStructures):
+            cache.cached_structures(rare(), 5)
+        cache.forget()
+    assert asked == [5]
+    assert np.array_equal(cache.cached_structures(rare(), 10**6), structures(rare()))
+    assert asked == [5, 10**6]
+    assert np.array_equal(cache.cached_structures(rare(), 5), structures(rare()))
+
+
+def test_listing_stops_when_the_checkpoint_says_so() -> None:
+    def stop() -> None:
+        raise Stopped
+
+    with pytest.raises(Stopped):
+        structures(rare(), checkpoint=stop)
 
 
 @pytest.mark.parametrize("damage", ["truncated", "empty", "text", "other columns", "folder"])

@@ -38,7 +38,7 @@ def cached_structures(
     try:
         found = _found(shape, most, checkpoint)
     except TooManyStructures:
-        _given_up[shape] = most or 0
+        _given_up[shape] = max(most or 0, _given_up.get(shape, 0))
         raise
     while len(_known) >= _KEPT:
         _known.pop(next(iter(_known)))
@@ -64,7 +64,18 @@ def _found(shape: Shape, most: int | None, checkpoint: Callable[[], None]) -> Ma
         found = np.asarray(np.load(path, allow_pickle=False), dtype=np.int64)
         if found.ndim == 2 and found.shape[1] == len(shape.slots):
             return found
-    found = structures(shape, most, checkpoint)
+    # the limit that was too low last time
+    tried = path.with_suffix(".more")
+    with contextlib.suppress(OSError, ValueError):
+        if most is not None and int(tried.read_text()) >= most:
+            raise TooManyStructures
+    try:
+        found = structures(shape, most, checkpoint)
+    except TooManyStructures:
+        with contextlib.suppress(OSError):
+            tried.parent.mkdir(parents=True, exist_ok=True)
+            tried.write_text(str(most))
+        raise
     store(path, found)
     return found
 
