@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from exactile.catalogue import entries
@@ -18,7 +19,7 @@ from exactile.load import load_hardware, load_problem, load_workload
 from exactile.solver.engine import UnsupportedProblem
 from exactile.solver.mmee.cache import FORMAT, store
 from exactile.solver.mmee.candidates import Candidates
-from exactile.solver.mmee.support import require_supported
+from exactile.solver.mmee.support import MAX_EINSUMS, QUICK, WHOLE, require_supported
 
 FOLDER = Path(__file__).resolve().parent.parent / "solver" / "structures"
 
@@ -36,7 +37,7 @@ def problems() -> Iterator[Problem]:
 
 
 def shapes() -> dict[Shape, str]:
-    """The shapes of all their groups, for objectives with and without latency."""
+    """The shapes of all their groups, of large cascades the small ones; with and without latency."""
     found: dict[Shape, str] = {}
     for problem in problems():
         try:
@@ -44,9 +45,12 @@ def shapes() -> dict[Shape, str]:
         except UnsupportedProblem as reason:
             print(f"left out: {reason}")
             continue
+        limits = WHOLE if len(problem.cascade.einsums) <= MAX_EINSUMS else QUICK
+        if limits == QUICK:  # what a quick start asks for
+            problem = replace(problem, mapspace=replace(problem.mapspace, order="given"))
         for keys in (("energy",), ("energy", "latency")):
-            for candidate in Candidates(problem, keys).by_names.values():
-                for spec in candidate.specs:
+            for candidate in Candidates(problem, keys, limits=limits).by_names.values():
+                for spec in candidate.specs or () if candidate.small else ():
                     found.setdefault(spec.shape, f"{problem.cascade.name} {'+'.join(candidate.names)}")
     return found
 
