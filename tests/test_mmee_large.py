@@ -77,7 +77,7 @@ def test_bounds_of_what_is_not_listed_hold(seed: int) -> None:
     if coupled(one.objective):
         return
     whole = mmee(one, Control())
-    for limits in (Limits(einsums=1), Limits(structures=20), Limits(pairs=3_000)):
+    for limits in (Limits(einsums=1), Limits(steps=200), Limits(pairs=3_000)):
         search = Additive(one, Control(), limits)
         search.search_all = search._small_first  # type: ignore[method-assign]
         part = search.run()

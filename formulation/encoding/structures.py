@@ -12,7 +12,7 @@ FlashAttention's: stream over `n` with Q and O held.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice, product
+from itertools import product
 
 import numpy as np
 
@@ -37,32 +37,35 @@ class TooManyStructures(Exception):  # noqa: N818 - a fact about a group, not a 
 def structures(shape: Shape, most: int | None = None, checkpoint: Callable[[], None] = lambda: None) -> Masks:
     """All structures of the group that no other dominates: one row per structure, one set per slot.
 
-    Raises `TooManyStructures` once more than `most` have been looked at, dominated ones included.
+    Raises `TooManyStructures` after `most` steps: families of sets looked at, whole or in part.
     `checkpoint` is called between pieces of the work and may raise to end it.
     """
+    steps = 0
+
+    def step() -> None:
+        nonlocal steps
+        checkpoint()
+        steps += 1
+        if most is not None and steps > most:
+            raise TooManyStructures
+
     kept = [
-        undominated(shape, np.array(rows, dtype=np.int64), checkpoint)
-        for rows in _by_sharing(shape, most, checkpoint)
+        undominated(shape, np.array(rows, dtype=np.int64), checkpoint) for rows in _by_sharing(shape, step)
     ]
     if not kept:
         return np.empty((0, len(shape.slots)), dtype=np.int64)
     return undominated(shape, np.concatenate(kept), checkpoint)
 
 
-def _by_sharing(shape: Shape, most: int | None, checkpoint: Callable[[], None]) -> Iterator[list[Sets]]:
+def _by_sharing(shape: Shape, step: Callable[[], None]) -> Iterator[list[Sets]]:
     """Legal structures, one list per choice of the shared slots' residencies; empty lists left out."""
-    looked_at = 0
     for sets in _shared_sets(shape):
-        checkpoint()
-        rows: list[Sets] = []
+        step()
         shared = sharing(shape, sets)
-        if shared is not None and _legal(shape, shared, sets):
-            found = _placements(shape, shared, list(sets), checkpoint)
-            rows = list(found if most is None else islice(found, most - looked_at + 1))
-        looked_at += 1 + len(rows)
-        if most is not None and looked_at > most:
-            raise TooManyStructures
-        if shape.pinned and shared is not None:
+        if shared is None or not _legal(shape, shared, sets):
+            continue
+        rows = list(_placements(shape, shared, list(sets), step))
+        if shape.pinned:
             rows = [row for row in rows if _respects_pins(shape, shared, row)]
         if rows:
             yield rows
@@ -178,7 +181,7 @@ def _respects_pins(shape: Shape, shared: Sharing, row: Sets) -> bool:
 
 
 def _placements(
-    shape: Shape, shared: Sharing, sets: list[int | None], checkpoint: Callable[[], None]
+    shape: Shape, shared: Sharing, sets: list[int | None], step: Callable[[], None]
 ) -> Iterator[Sets]:
     """Residencies of the private slots: inside the shared prefix (live beyond the Einsum), or below."""
     private = [position for position, slot in enumerate(shape.slots) if len(slot.users) == 1]
@@ -205,7 +208,7 @@ def _placements(
                     yield [outside, *rest]
 
     for placed in inside_prefix(0, fixed):
-        checkpoint()
+        step()
         chosen = fixed + [
             (shape.slots[slot].users[0], outside)
             for slot, outside in zip(private, placed, strict=True)
@@ -231,6 +234,7 @@ def _placements(
         for slot, outside in zip(private, placed, strict=True):
             base[slot] = outside
         for combination in product(*options):
+            step()
             full = list(base)
             for part in combination:
                 for slot, outside in part:

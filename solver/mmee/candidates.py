@@ -88,8 +88,8 @@ class Candidate:
 
     @cached_property
     def masks(self) -> list[Masks]:
-        """The structures of every way to fuse. Raises `TooManyStructures` if they are more than the limit."""
-        most = self.limits.structures
+        """The structures of every way to fuse. Raises `TooManyStructures` beyond the limit of steps."""
+        most = self.limits.steps
         return [cached_structures(spec.shape, most, self.checkpoint) for spec in self.specs or ()]
 
     @cached_property

@@ -16,23 +16,24 @@ MAX_EINSUMS = 4
 class Limits:
     """Groups that are listed: `None` does not limit.
 
-    `einsums` does not count those that overwrite their input in place, they add no buffer. `structures` is
-    how many may be looked at (dominated ones included), `pairs` how many structures × tilings may be left.
+    `einsums` does not count those that overwrite their input in place, they add no buffer. `steps`
+    (some 20 µs each) are what listing their structures may take, `pairs` how many structures × tilings they
+    may have.
     """
 
     einsums: int | None = None
-    structures: int | None = None
+    steps: int | None = None
     pairs: int | None = None
 
 
 WHOLE = Limits()
-LARGE = Limits(einsums=6, structures=10_000, pairs=10**9)
-"""In larger cascades some groups are left out: these take up to ten seconds each."""
+LARGE = Limits(einsums=6, steps=500_000, pairs=10**9)
+"""In larger cascades some groups are left out; others take up to ten seconds each."""
 
-COUNTED = Limits(einsums=2, structures=300)
+COUNTED = Limits(einsums=2, steps=2_000)
 """Groups whose structures are counted before a search of a larger cascade: a fraction of a second each."""
 
-QUICK = Limits(einsums=3, structures=1_000, pairs=3 * 10**7)
+QUICK = Limits(einsums=3, steps=10_000, pairs=3 * 10**7)
 """Groups that a quick start lists: some tenths of a second each."""
 
 
