@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ortools.sat.python import cp_model
 
@@ -13,11 +13,21 @@ LARGEST = 1 << 62
 """CP-SAT wants the bounds of every sum below this."""
 
 
-def _require_countable(wanted: Mapping[str, Linear]) -> None:
+def _require_countable(amounts: Iterable[int], name: str) -> None:
     """Raise `UnsupportedProblem` if one unit of something is more than CP-SAT can add up."""
-    for name, linear in wanted.items():
-        if any(abs(amount) >= LARGEST for amount in (linear.constant, *(c for _, c in linear.terms))):
-            raise UnsupportedProblem(f"cpsat counts with 62 bits, which {name} (in whole units) exceeds")
+    if any(abs(amount) >= LARGEST for amount in amounts):
+        raise UnsupportedProblem(f"cpsat counts with 62 bits, which {name} (in whole units) exceeds")
+
+
+def _level(amounts: Sequence[int], total: int) -> int:
+    """The greatest height to which all amounts can be cut down so that they add up to `total` at most."""
+    left = total
+    for position, amount in enumerate(sorted(amounts)):
+        share = left // (len(amounts) - position)
+        if amount > share:
+            return share
+        left -= amount
+    return total
 
 
 class Translation:
@@ -32,7 +42,6 @@ class Translation:
         self, model: Model, wanted: Mapping[str, Linear], limits: Mapping[str, int] | None = None
     ) -> None:
         self.source = model
-        _require_countable(wanted)
         self.target = cp_model.CpModel()
         self.limits = dict(limits or {})
         self.beyond: int | None = None
@@ -40,27 +49,34 @@ class Translation:
         self._quantity_highs: dict[str, int] = {}
         self._lows, self._highs = list(model.lows), list(model.highs)
         self._needed = model.needed(wanted.values())
+        for name, linear in wanted.items():
+            _require_countable((linear.constant, *(c for _, c in linear.terms)), name)
+        for row in self._kept():
+            name = "a limit" if row.lifts is None else model.names[row.lifts]
+            _require_countable((row.low, *(c for _, c in row.terms)), name)
         self._cap(wanted)
         self.variables = [self._variable(v) for v in range(len(model.names))]
         for clause in model.clauses:
             self.target.add_bool_or([self.literal(lit) for lit in clause])
         for one_hot in model.one_hots:
             self.target.add_exactly_one([self.literal(lit) for lit in one_hot])
-        for row in model.rows:
-            if row.lifts is None or row.lifts in self._needed:
-                constraint = self.target.add(self._sum(row.terms) >= row.low)
-                if row.when:
-                    constraint.only_enforce_if([self.literal(lit) for lit in row.when])
+        for row in self._kept():
+            held = [self.literal(lit) for lit in row.when]
+            self._at_least(self._sum(row.terms), row.low, held)
         for product in model.products:
             if product.result in self._needed:
                 self._product(product)
         self.quantities = {name: self._quantity(name, linear) for name, linear in wanted.items()}
 
+    def _kept(self) -> Iterator[Row]:
+        """The rows that are needed."""
+        return (row for row in self.source.rows if row.lifts is None or row.lifts in self._needed)
+
     def _cap(self, wanted: Mapping[str, Linear]) -> None:
         """No term of a quantity, and nothing that lifts one, exceeds its limit or what CP-SAT can add up."""
         lifting: dict[int, list[Row]] = {}
-        for row in self.source.rows:
-            if row.lifts in self._needed:
+        for row in self._kept():
+            if row.lifts is not None:
                 lifting.setdefault(row.lifts, []).append(row)
         waiting: list[int] = []
 
@@ -85,9 +101,9 @@ class Translation:
                     cap(variable, share // coefficient, share // 2 - rebates)
         # all domains together have to be countable too
         wide = [v for v in self._needed if self._highs[v] > 1]
+        most = _level([self._highs[v] for v in wide], LARGEST // 2)
         for variable in wide:
-            most = LARGEST // (4 * len(wide))
-            cap(variable, most, most // 2 - rebates)
+            cap(variable, most, most - most // 8 - rebates)
         while waiting:
             result = waiting.pop()
             for row in lifting.get(result, ()):
@@ -169,7 +185,7 @@ class Translation:
                 part = so_far
                 if amount * high > (most if product.result in self._saturated else LARGEST):
                     part = self._narrow(so_far, most // amount, held, product.result in self._saturated)
-                self._enforce(result >= amount * part, held)
+                self._at_least(result, amount * part, held)
             so_far, high = result, most
 
     def _narrow(
@@ -181,12 +197,16 @@ class Translation:
             full = self.target.new_bool_var("full")
             self.target.add(narrow == most).only_enforce_if(full)
             within.append(~full)
-        self._enforce(narrow >= value, within)
+        self._at_least(narrow, value, within)
         return narrow
 
-    def _enforce(
-        self, relation: cp_model.BoundedLinearExpression | bool, held: Sequence[cp_model.LiteralT]
+    def _at_least(
+        self,
+        value: cp_model.LinearExprT,
+        least: cp_model.LinearExprT | int,
+        held: Sequence[cp_model.LiteralT],
     ) -> None:
-        row = self.target.add(relation)
+        """`value ≥ least` where all of `held` holds."""
+        row = self.target.add(value >= least)
         if held:
             row.only_enforce_if(held)

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
+from exactile.formulation.core import evaluate
 from exactile.formulation.encoding.bounds import compulsory
 from exactile.formulation.families.build import Formulation, build
 from exactile.formulation.mapping import Mapping
 from exactile.formulation.problem import Objective, Problem
+from exactile.solver.construct import construct
 from exactile.solver.engine import Control, Outcome, Status, Stopped
 from exactile.solver.exact.session import Loader
-from exactile.solver.exact.stages import Found, Stage, Stages
+from exactile.solver.exact.stages import Found, Stages
 from exactile.solver.explain import explain, roomy
 from exactile.solver.orders import Names, execution_orders
 
 MOST_ORDERS = 24
 """Execution orders solved one after the other: all that four Einsums can have."""
+
+FEW_EINSUMS = 4
+"""Larger cascades start from a constructed mapping, and their ties are broken in one order only."""
 
 
 def solve(problem: Problem, control: Control, load: Loader) -> Outcome:
@@ -78,38 +83,54 @@ class _Run:
         """`start`: the best so far; `part`: not all that may be searched, so bounds are none of the whole."""
         self.problem, self.control, self.load, self.part = problem, control, load, part
         self.best = start
+        self.large = len(problem.cascade.einsums) > FEW_EINSUMS
 
     def outcome(self) -> Outcome:
-        minimize = self.problem.objective.minimize
         orders = _orders(self.problem)
-        least = compulsory(self.problem, minimize)
+        if self.large and self.best is None:
+            self._start(orders[0])
+        least = compulsory(self.problem, self.problem.objective.minimize)
         complete = len(orders) <= MOST_ORDERS
         bounds = [] if complete else [least]
+        solved: list[tuple[Names, Stages]] = []
         for order in orders[:MOST_ORDERS]:
             if self.control.stopped:
                 complete = False
                 bounds.append(least)
                 break
-            stage = self._order(order, alone=len(orders) == 1)
+            stages = self._stages(order, alone=len(orders) == 1)
+            stage = stages.lead(self.problem.objective.subject_to, self.best)
+            solved.append((order, stages))
+            self.best = stage.best or self.best
             complete &= stage.complete
             if stage.bound is not None or not stage.infeasible:
                 bounds.append(max(least, stage.bound or least))
+        if complete:
+            self._settle(solved)
         return self._outcome(complete, min(bounds, default=least))
 
-    def _order(self, order: Names, *, alone: bool) -> Stage:
-        limits: dict[str, Fraction] = dict(self.problem.objective.subject_to)
-        first = self.problem.objective.minimize
-        if self.best is not None:
-            value = self.best.cost.quantity(first)
-            limits[first] = min(value, limits.get(first, value))
-        session = self.load(build(self.problem, order, self.problem.objective.measured))
-        stage = Stages(self.problem, session, self.control, bounding=alone and not self.part).run(limits)
-        if stage.best is not None and (self.best is None or self._score(stage.best) < self._score(self.best)):
-            self.best = stage.best
-        return stage
+    def _start(self, order: Names) -> None:
+        """A first mapping of a large cascade, quickly."""
+        mapping = construct(self.problem, self.control.half(), order)
+        if mapping is None:
+            return
+        cost = evaluate(self.problem.cascade, self.problem.hardware, mapping)
+        if all(cost.quantity(key) <= most for key, most in self.problem.objective.subject_to.items()):
+            self.best = Found(mapping, cost)
+            self.control.report(cost.quantity(self.problem.objective.minimize), None)
 
-    def _score(self, found: Found) -> tuple[Fraction, ...]:
-        return tuple(found.cost.quantity(key) for key in self.problem.objective.keys)
+    def _stages(self, order: Names, *, alone: bool) -> Stages:
+        session = self.load(build(self.problem, order, self.problem.objective.measured))
+        return Stages(self.problem, session, self.control, bounding=alone and not self.part)
+
+    def _settle(self, solved: Sequence[tuple[Names, Stages]]) -> None:
+        """Break ties over all orders; for large cascades, where each takes long, in that of the best."""
+        for order, stages in solved:
+            if self.best is not None and not (self.large and order != self._order_of(self.best)):
+                self.best = stages.settle(self.problem.objective.subject_to, self.best)
+
+    def _order_of(self, found: Found) -> Names:
+        return tuple(name for group in found.mapping.groups for name in group.order)
 
     def _outcome(self, complete: bool, bound: Fraction) -> Outcome:
         status: Status = "unknown"

@@ -8,7 +8,7 @@ keeps the limit. Where it is minimised, energy is minimised under ever tighter l
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 
 from exactile.formulation.core import evaluate
@@ -54,36 +54,36 @@ class Stages:
     session: Session
     control: Control
     bounding: bool = True
-    best: Found | None = None
-    first: Stage | None = field(default=None)
 
-    def run(self, limits: Mapping[str, Fraction]) -> Stage:
-        """All keys in turn under limits in base units; the result is that of the first key."""
-        keys = self.problem.objective.keys
-        kept = dict(limits)
-        for position, key in enumerate(keys):
-            if position and self.control.stopped:
+    def lead(self, limits: Mapping[str, Fraction], best: Found | None = None) -> Stage:
+        """The first key of the objective under limits in base units; only what is better than `best`."""
+        return self._better(self.problem.objective.minimize, limits, best)
+
+    def settle(self, limits: Mapping[str, Fraction], best: Found) -> Found:
+        """The other keys in turn, none at the cost of an earlier one: `best`, or what is better than it."""
+        kept = {
+            **limits,
+            self.problem.objective.minimize: best.cost.quantity(self.problem.objective.minimize),
+        }
+        for key in self.problem.objective.keys[1:]:
+            if self.control.stopped:
                 break
-            if position and self.best is not None and self._at_floor(key):
-                kept[key] = self.best.cost.quantity(key)
-                continue
-            stage = self._minimize_edp(kept) if key == EDP else self._minimize(key, kept)
-            if position == 0:
-                self.first = stage
-                if not stage.complete:
-                    break
-            if stage.best is not None:
-                self.best = stage.best
-            if stage.complete and self.best is not None:
-                kept[key] = min(self.best.cost.quantity(key), kept.get(key, self.best.cost.quantity(key)))
-        assert self.first is not None
-        return Stage(
-            self.best or self.first.best, self.first.bound, self.first.complete, self.first.infeasible
-        )
+            if best.cost.quantity(key) > compulsory(self.problem, key):
+                found = self._better(key, kept, best).best
+                if found is not None and found.cost.quantity(key) < best.cost.quantity(key):
+                    best = found
+            kept[key] = min(best.cost.quantity(key), kept.get(key, best.cost.quantity(key)))
+        return best
 
-    def _at_floor(self, key: str) -> bool:
-        """Whether no mapping has less of the quantity than the best so far."""
-        return self.best is not None and self.best.cost.quantity(key) <= compulsory(self.problem, key)
+    def _better(self, key: str, limits: Mapping[str, Fraction], best: Found | None) -> Stage:
+        """The least of a quantity among all that have less of it than `best`."""
+        kept = dict(limits)
+        if best is not None:
+            value = best.cost.quantity(key)
+            # a solver that rounds cannot tell less from equal
+            exact = key != EDP and not self.session.tolerance
+            kept[key] = self._below(value, key, kept) if exact else min(value, kept.get(key, value))
+        return self._minimize_edp(kept) if key == EDP else self._minimize(key, kept)
 
     def _scale(self, key: str) -> int:
         return self.session.formulation.costs.space.scale(key)
