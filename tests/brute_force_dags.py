@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from math import prod
 
 import numpy as np
 from brute_force import front, tile_sizes
@@ -28,6 +29,7 @@ from brute_force_cost import (
     unit_mappings,
 )
 from brute_force_plans import Box, Plan, leaves, plans, set_partitions
+from numpy.typing import NDArray
 
 from exactile.formulation.einsum import Einsum
 from exactile.formulation.problem import Problem
@@ -61,7 +63,8 @@ class BruteForceDags:
         self.scale = scales[self.goal]
         self._inner: dict[str, Array] = {}
         self._members: dict[object, list[Array]] = {}
-        self._boxes: dict[object, tuple[int, Array]] = {}
+        self._boxes: dict[object, Array] = {}
+        self._least: dict[int, tuple[Array, NDArray[np.bool_]]] = {}
         self._groups: dict[tuple[str, ...], dict[Flags, int]] = {}
 
     def best(self, fusion: bool = True, recomputation: bool = True, sharing: bool = True) -> Fraction | None:
@@ -124,40 +127,44 @@ class BruteForceDags:
         self._boxes.clear()
         found = []
         for plan in plans(self.problem, members, ranks if len(members) > 1 else []):
-            listed = [self.member_rows(plan, m) for m in range(len(members))]
-            least = [[self.cheapest(rows) for rows in member] for member in listed]
-            grids = [range(len(self.split_sizes[rank])) for rank in plan.node_ranks]
-            for index in itertools.product(*grids):
-                places = self.places(plan, index)
-                costs = [member[place] for member, place in zip(least, places, strict=True)]
-                held, cost = self.shared_row(plan, index)
-                if all(c is not None for c in costs) and (
-                    self.capacity is None or max(held) <= self.capacity
-                ):
-                    total = sum((c for c in costs if c is not None), cost)
-                    found.append((int(self.quantity(total[None])[0]), index, plan))
+            grid = [len(self.split_sizes[rank]) for rank in plan.node_ranks]
+            index = np.indices(grid).reshape(len(grid), prod(grid))
+            held, cost = self.shared_rows(plan, index)
+            fits = (
+                np.ones(len(cost), dtype=bool) if self.capacity is None else held.max(axis=1) <= self.capacity
+            )
+            for m in range(len(members)):
+                least, possible = self.cheapest(plan, m)
+                place = self.place(plan, m, index)
+                cost = cost + least[place]
+                fits &= possible[place]
+            bounds = self.quantity(cost)
+            found += [(int(bounds[k]), tuple(index[:, k].tolist()), plan) for k in np.flatnonzero(fits)]
         return sorted(found, key=lambda entry: entry[0])
 
-    def cheapest(self, rows: Array) -> Array | None:
-        """The least of every kept column, `None` if there are no candidates."""
-        return rows[:, -len(self.kept) :].min(axis=0) if len(rows) else None
+    def cheapest(self, plan: Plan, member: int) -> tuple[Array, NDArray[np.bool_]]:
+        """Per tiling of the loops around a member the least of every kept column, and if there is any."""
+        listed = self.member_rows(plan, member)
+        key = id(listed)
+        if key not in self._least:
+            none = np.zeros(len(self.kept), dtype=np.int64)
+            least = [rows[:, -len(self.kept) :].min(axis=0) if len(rows) else none for rows in listed]
+            self._least[key] = np.stack(least), np.asarray([len(rows) > 0 for rows in listed])
+        return self._least[key]
 
-    def places(self, plan: Plan, index: Sequence[int]) -> list[int]:
-        """Per member the position of the tiles of the loops around it among its tilings of them."""
-        found = []
-        for m, path in enumerate(plan.around):
-            place = 0
-            for position, rank in enumerate(path):
-                place = place * len(self.split_sizes[rank]) + index[plan.nodes[m, position]]
-            found.append(place)
-        return found
+    def place(self, plan: Plan, member: int, index: Array) -> Array:
+        """Position of each tiling `index` [loops, any] among the tilings of the loops around a member."""
+        place = np.zeros(index.shape[1:], dtype=np.int64)
+        for position, rank in enumerate(plan.around[member]):
+            place = place * len(self.split_sizes[rank]) + index[plan.nodes[member, position]]
+        return place
 
     def least(self, plan: Plan, index: Sequence[int], limit: int | None) -> int | None:
         """The least value of a plan with these tiles, if it is below the limit and fits."""
         count, kept = len(plan.layout.members), len(self.kept)
-        held, cost = self.shared_row(plan, index)
-        rows = np.concatenate([held, cost])[None]
-        listed = [self.member_rows(plan, m)[place] for m, place in enumerate(self.places(plan, index))]
+        column = np.asarray(index, dtype=np.int64).reshape(-1, 1)
+        rows = np.concatenate(self.shared_rows(plan, column), axis=1)
+        listed = [self.member_rows(plan, m)[int(self.place(plan, m, column)[0])] for m in range(count)]
         rest = sum(member[:, -kept:].min(axis=0) for member in listed)
         for m, member in enumerate(listed):
             rest = rest - member[:, -kept:].min(axis=0)
@@ -193,24 +200,34 @@ class BruteForceDags:
         full[:, self.kept] = costs
         return self.ruler.latency(full)
 
-    def shared_row(self, plan: Plan, index: Sequence[int]) -> tuple[Array, Array]:
-        """What the shared buffers hold while each member runs, and the kept columns of their cost."""
-        held = np.zeros(len(plan.layout.members), dtype=np.int64)
-        cost = np.zeros(len(self.kept), dtype=np.int64)
+    def shared_rows(self, plan: Plan, index: Array) -> tuple[Array, Array]:
+        """Bits that the shared buffers hold while each member runs, and the kept columns of their cost.
+
+        One row per tiling `index` [loops, tilings].
+        """
+        held = np.zeros((index.shape[1], len(plan.layout.members)), dtype=np.int64)
+        cost = np.zeros((index.shape[1], len(self.kept)), dtype=np.int64)
         for box, path, lives in zip(plan.layout.boxes, plan.paths, plan.lives, strict=True):
-            nodes = [plan.nodes[box.users[0], position] for position in range(len(path))]
-            tiles = {r: self.split_sizes[r][index[n]] for r, n in zip(path, nodes, strict=True)}
-            key = box, path, *tiles.values()
+            key = box, path
             if key not in self._boxes:
-                self._boxes[key] = self.box_row(plan.layout.members, box, tiles)
-            bits, columns = self._boxes[key]
-            held += bits * np.asarray(lives)
-            cost += columns
+                grids = itertools.product(*(self.split_sizes[rank] for rank in path))
+                tilings = (dict(zip(path, tiles, strict=True)) for tiles in grids)
+                self._boxes[key] = np.stack([self.box_row(plan.layout.members, box, t) for t in tilings])
+            place = np.zeros(index.shape[1], dtype=np.int64)
+            for position, rank in enumerate(path):
+                node = plan.nodes[box.users[0], position]
+                place = place * len(self.split_sizes[rank]) + index[node]
+            rows = self._boxes[key][place]
+            held += rows[:, :1] * np.asarray(lives)
+            cost += rows[:, 1:]
             if self.problem.cascade.barriers:
-                cost += self.corrections(plan, box.tensors, tiles, index)[self.kept]
+                for k, column in enumerate(index.T):
+                    nodes = [plan.nodes[box.users[0], position] for position in range(len(path))]
+                    tiles = {r: self.split_sizes[r][column[n]] for r, n in zip(path, nodes, strict=True)}
+                    cost[k] += self.corrections(plan, box.tensors, tiles, column)[self.kept]
         return held, cost
 
-    def box_row(self, members: Members, box: Box, tiles: Mapping[str, int]) -> tuple[int, Array]:
+    def box_row(self, members: Members, box: Box, tiles: Mapping[str, int]) -> Array:
         """Bits of a shared buffer under loops with these tiles, and the kept columns of its traffic."""
         ruler, tensor = self.ruler, box.tensors[0]
         arrays = {r: np.asarray(tile) for r, tile in tiles.items()}
@@ -228,14 +245,14 @@ class BruteForceDags:
             again = product(trips[r] for r in tiles if r not in ruler.ranks[tensor])
             visits = int(again) * self.problem.cascade.tensors[tensor].size
             cost += ruler.weights(tensor) @ np.asarray([visits, 0, 0, visits])
-        return held, cost[self.kept]
+        return np.asarray([held, *cost[self.kept]])
 
     def corrections(
         self,
         plan: Plan,
         tensors: Sequence[str],
         tiles: Mapping[str, int],
-        index: Sequence[int],
+        index: Array,
     ) -> Array:
         """Columns of rescaling what an online statistic changes later, every time it is executed."""
         total = np.zeros(self.ruler.columns, dtype=np.int64)
@@ -247,7 +264,7 @@ class BruteForceDags:
                     times = -(-self.extents[barrier.rank] // tiles[barrier.rank])
                     for position, rank in enumerate(plan.around[m]):
                         if rank not in einsum.ranks:
-                            tile = self.split_sizes[rank][index[plan.nodes[m, position]]]
+                            tile = self.split_sizes[rank][int(index[plan.nodes[m, position]])]
                             times *= -(-self.extents[rank] // tile)
                     total += self.ruler.correction(times * self.problem.cascade.tensors[einsum.name].size)
         return total
