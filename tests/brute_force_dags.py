@@ -115,7 +115,7 @@ class BruteForceDags:
                 if flags in best and bound >= best[flags]:
                     continue
                 value = self.least(plan, index, best.get(flags))
-                for more in itertools.product((False, True), repeat=2):
+                for more in ((False, False), (False, True), (True, False), (True, True)):
                     if value is not None and all(m or not f for m, f in zip(more, flags, strict=True)):
                         best[more] = min(value, best.get(more, value))
             self._groups[key] = best
