@@ -99,9 +99,10 @@ class Translation:
                         room = self.limits[name] - least + coefficient * self._lows[variable]
                         cap(variable, room // coefficient)
                     cap(variable, share // coefficient, share // 2 - rebates)
-        # all domains together have to be countable too
+        # all domains together have to be countable too, those of partial products among them
         wide = [v for v in self._needed if self._highs[v] > 1]
-        most = _level([self._highs[v] for v in wide], LARGEST // 2)
+        partial = [p.result for p in self.source.products if p.result in self._needed for _ in p.factors[1:]]
+        most = _level([self._highs[v] for v in (*wide, *partial, *partial)], LARGEST // 2)
         for variable in wide:
             cap(variable, most, most - most // 8 - rebates)
         while waiting:
