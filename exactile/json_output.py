@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping as Map
+from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
 
@@ -40,7 +41,6 @@ def solution_json(solution: Solution) -> dict[str, Any]:
     """A solution as plain data, with every key also where there is no mapping (then null)."""
     problem = solution.problem
     value = solution.value
-    space = solution.space
     return {
         "version": __version__,
         "problem": problem.name,
@@ -61,7 +61,7 @@ def solution_json(solution: Solution) -> dict[str, Any]:
         "reason": solution.reason,
         "seconds": {name: round(seconds, 6) for name, seconds in solution.seconds.items()},
         "trace": [[round(p.seconds, 6), _optional(p.incumbent), _optional(p.bound)] for p in solution.trace],
-        "space": {"structures": space.structures, "tilings": space.tilings, "evaluated": space.evaluated},
+        "space": asdict(solution.space),
         "cost": None if solution.cost is None else cost_json(problem, solution.cost),
         "fates": fates_json(problem, solution.mapping, solution.cost),
         "verified": {

@@ -15,6 +15,7 @@ from exactile.formulation.mapping import Mapping
 from exactile.formulation.mapping_text import Line, draw_group, group_title
 from exactile.formulation.problem import Problem
 from exactile.formulation.quantity_text import grouped, metric, percent, size
+from exactile.solver.engine import Space
 from exactile.solver.solution import Solution
 from exactile.table import Row, table
 
@@ -172,19 +173,24 @@ def _headline(solution: Solution) -> list[Line]:
         facts.append(("reason", solution.reason))
     facts += paid[1:]
     if solution.space.evaluated:
-        space = solution.space
-        facts.append(
-            (
-                "searched",
-                f"{grouped(space.structures)} structures, {grouped(space.tilings)} tilings, "
-                f"{grouped(space.evaluated)} pairs scored",
-            )
-        )
+        facts.append(("searched", _searched(solution.space)))
     facts.append(("engine", f"{solution.engine} ({solution.choice})"))
     facts.append(("time", _times(solution)))
     if solution.mapping is not None:
         facts.append(("verified", _checks(solution)))
     return labelled(facts)
+
+
+def _searched(space: Space) -> str:
+    """What the enumeration listed, and how many groups it left out."""
+    parts = [
+        f"{grouped(space.structures)} structures",
+        f"{grouped(space.tilings)} tilings",
+        f"{grouped(space.evaluated)} pairs scored",
+    ]
+    if space.unlisted:
+        parts.append(f"{space.unlisted} of {space.groups} groups too large to list")
+    return ", ".join(parts)
 
 
 def status_text(solution: Solution) -> str:

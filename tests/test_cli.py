@@ -117,7 +117,7 @@ def test_solve_json_alone() -> None:
     assert answer["engine"] == "mmee" and answer["status"] == "optimal" and answer["gap"] == 0
     assert answer["objective"]["value"] == answer["bound"]
     assert answer["verified"] == {"legal": True, "rescored": True, "replayed": True}
-    assert set(answer["space"]) == {"structures", "tilings", "evaluated"}
+    assert set(answer["space"]) == {"structures", "tilings", "evaluated", "groups", "unlisted"}
     assert {"total", "search", "verify"} <= set(answer["seconds"])
     cost = answer["cost"]
     assert {"energy", "cycles", "dram_values", "dram_bytes", "macs", "peak_bytes"} <= set(cost)

@@ -17,6 +17,7 @@ from exactile.formulation.hardware import Hardware, Level
 from exactile.formulation.mapping import Group, Mapping, UnitMapping
 from exactile.formulation.mapping_text import WIDTH, draw, loop_text, plain, unit_text
 from exactile.formulation.quantity_text import grouped, metric, percent, size
+from exactile.json_output import solution_json
 from exactile.load import load_mapping, load_problem
 from exactile.report import mapping_report, solution_report
 from exactile.solver.engine import Space
@@ -125,6 +126,14 @@ def test_answer_with_a_gap_names_it() -> None:
     assert "feasible, interrupted, gap 25 %: nothing is below " in text
 
 
+def test_groups_that_were_not_listed_are_told() -> None:
+    space = Space(25_000, 1_000, 10**6, groups=122, unlisted=17)
+    solution = Solution(problem(), "mmee", "feasible", fused(), space=space)
+    told = "25 000 structures, 1 000 tilings, 1 000 000 pairs scored, 17 of 122 groups too large to list\n"
+    assert told in plain(solution_report(solution))
+    assert solution_json(solution)["space"]["unlisted"] == 17
+
+
 def test_infeasible_answer_says_why() -> None:
     text = plain(
         solution_report(Solution(problem(), "mmee", "infeasible", proof="mmee", reason="GLB: too small"))
@@ -171,6 +180,10 @@ def test_units() -> None:
         "Z[i] = exp(A[i] * B[i] + C[i])",
         "Z[i] = -A[i] * B[i]",
         "Z[i] = A[i] * B[i,k] + C[i]",
+        "Z[i] = A[i] / (B[i] / 4096 + 1e-05) * C[i]",
+        "Z[i] = A[i] / (B[i] * C[i]) - 0.5",
+        "Z[i] = A[i] * (B[i] / C[i])",
+        "Z[i] = max(A[i], B[i], div(C[i], 2, A[i]))",
     ],
 )
 def test_equations_read_back_as_written(text: str) -> None:
