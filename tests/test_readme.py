@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import yaml
@@ -15,6 +16,7 @@ from exactile.load import load_problem
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 SHOWN = re.compile(r"```console\n\$ make run\n\.venv/bin/exactile (.*?)\n(.*?)```", re.DOTALL)
+BLOCK = re.compile(r"```console\n\$ exactile ([^\n]*) --picture block.svg\n(.*?)```", re.DOTALL)
 
 
 def blocks(language: str) -> list[str]:
@@ -35,6 +37,19 @@ def test_output_is_real(request: pytest.FixtureRequest) -> None:
         README.write_text(text[: found.start(2)] + printed + text[found.end(2) :], encoding="utf-8")
         return
     assert without_times(printed) == without_times(found[2])
+
+
+@pytest.mark.slow
+def test_the_block_is_solved_as_shown(tmp_path: Path) -> None:
+    """Its headline; which of several equally good mappings is found may change."""
+    found = BLOCK.search(README.read_text(encoding="utf-8"))
+    assert found is not None
+    picture = tmp_path / "block.svg"
+    command = [sys.executable, "-m", "exactile", *found[1].split(), "--picture", str(picture)]
+    command += ["--time-limit", "10min"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert printed.splitlines()[:3] == found[2].splitlines()[:3]
+    assert ElementTree.parse(picture).getroot().tag.endswith("svg")
 
 
 def test_problem_of_the_readme_can_be_solved(tmp_path: Path) -> None:
