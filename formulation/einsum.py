@@ -88,7 +88,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Inner node: `mul`, `add`, `sub`, `neg` or the name of a function, over its arguments."""
+    """Inner node: `mul`, `div`, `add`, `sub`, `neg` or the name of a function, over its arguments."""
 
     name: str
     arguments: tuple[Expression, ...]

@@ -1,6 +1,6 @@
 """Equations: one assignment of Python's own grammar, `O[h,m,f] = P[h,m,n] * V[h,n,f]`.
 
-Subscripted tensors, `*`, `+`, `-`, calls of named functions and numbers; an index is a rank, a sum of
+Subscripted tensors, `*`, `/`, `+`, `-`, calls of named functions and numbers; an index is a rank, a sum of
 ranks (a window, `p + 2*s`), a shift (`i - 1`) or a constant; a scalar tensor is a bare name.
 """
 
