@@ -14,15 +14,18 @@ from exactile.formulation.problem import Objective, Problem
 from exactile.solver.construct import construct
 from exactile.solver.engine import Control, Outcome, Status, Stopped
 from exactile.solver.exact.session import Loader
-from exactile.solver.exact.stages import Found, Stages
+from exactile.solver.exact.stages import Found, Stages, better
 from exactile.solver.explain import explain, roomy
 from exactile.solver.orders import Names, execution_orders
 
-MOST_ORDERS = 24
-"""Execution orders solved one after the other: all that four Einsums can have."""
+MOST_ORDERS = 120
+"""Execution orders solved one after the other: all that five Einsums can have."""
 
 FEW_EINSUMS = 4
 """Larger cascades start from a constructed mapping, and their ties are broken in one order only."""
+
+ROOM = 3
+"""Of a large cascade, mappings of up to so many times the best value are looked at (`bench/blocks.py`)."""
 
 
 def solve(problem: Problem, control: Control, load: Loader) -> Outcome:
@@ -101,7 +104,7 @@ class _Run:
             stages = self._stages(order, alone=len(orders) == 1)
             stage = stages.lead(self.problem.objective.subject_to, self.best)
             solved.append((order, stages))
-            self.best = stage.best or self.best
+            self.best = better(self.problem.objective.minimize, self.best, stage.best)
             complete &= stage.complete
             if stage.bound is not None or not stage.infeasible:
                 bounds.append(max(least, stage.bound or least))
@@ -121,7 +124,8 @@ class _Run:
 
     def _stages(self, order: Names, *, alone: bool) -> Stages:
         session = self.load(build(self.problem, order, self.problem.objective.measured))
-        return Stages(self.problem, session, self.control, bounding=alone and not self.part)
+        bounding, room = alone and not self.part, ROOM if self.large else 1
+        return Stages(self.problem, session, self.control, bounding, room)
 
     def _settle(self, solved: Sequence[tuple[Names, Stages]]) -> None:
         """Break ties over all orders; for large cascades, where each takes long, in that of the best."""

@@ -43,20 +43,33 @@ class Stage:
     infeasible: bool = False
 
 
+def better(key: str, best: Found | None, other: Found | None) -> Found | None:
+    """The one with less of a quantity, `best` if that is equal."""
+    if best is None or other is None:
+        return best or other
+    return other if other.cost.quantity(key) < best.cost.quantity(key) else best
+
+
 @dataclass
 class Stages:
     """Minimises the keys of an objective in one session.
 
-    `bounding`: bounds of this session are bounds of the problem, and may be reported.
+    `bounding`: bounds of this session are bounds of the problem, and may be reported. `room`: the multiple of
+    the best value so far up to which solutions are looked for. On the way down from worse solutions a solver
+    learns what it needs for its proof, which for large cascades is worth more than a small space.
     """
 
     problem: Problem
     session: Session
     control: Control
     bounding: bool = True
+    room: int = 1
+    known: Fraction | None = None
 
     def lead(self, limits: Mapping[str, Fraction], best: Found | None = None) -> Stage:
         """The first key of the objective under limits in base units; only what is better than `best`."""
+        if best is not None:
+            self.known = best.cost.quantity(self.problem.objective.minimize)
         return self._better(self.problem.objective.minimize, limits, best)
 
     def settle(self, limits: Mapping[str, Fraction], best: Found) -> Found:
@@ -69,9 +82,7 @@ class Stages:
             if self.control.stopped:
                 break
             if best.cost.quantity(key) > compulsory(self.problem, key):
-                found = self._better(key, kept, best).best
-                if found is not None and found.cost.quantity(key) < best.cost.quantity(key):
-                    best = found
+                best = better(key, best, self._better(key, kept, best).best) or best
             kept[key] = min(best.cost.quantity(key), kept.get(key, best.cost.quantity(key)))
         return best
 
@@ -81,8 +92,10 @@ class Stages:
         if best is not None:
             value = best.cost.quantity(key)
             # a solver that rounds cannot tell less from equal
-            exact = key != EDP and not self.session.tolerance
-            kept[key] = self._below(value, key, kept) if exact else min(value, kept.get(key, value))
+            if self.room == 1 and key != EDP and not self.session.tolerance:
+                kept[key] = self._below(value, key, kept)
+            else:
+                kept[key] = min(value * self.room, kept.get(key, value * self.room))
         return self._minimize_edp(kept) if key == EDP else self._minimize(key, kept)
 
     def _scale(self, key: str) -> int:
@@ -103,7 +116,8 @@ class Stages:
         def incumbent(value: int, bound: int | None) -> None:
             if tell:
                 least = Fraction(bound, scale) if bound is not None and self.bounding else None
-                self.control.report(Fraction(value, scale), least)
+                found = Fraction(value, scale)
+                self.control.report(found if self.known is None else min(found, self.known), least)
 
         answer = self.session.minimize(key, limits, self.control, incumbent)
         return answer, self._found(answer)
