@@ -3,7 +3,7 @@ PYTHON ?= python3
 PEER_PYTHON ?= python3.12
 BIN := .venv/bin
 
-.PHONY: run test slow lint types bench ladder peers structures wheel clean
+.PHONY: run test slow lint types bench ladder cascades peers structures wheel clean
 
 run: $(BIN)/exactile            ## solve a real attention layer and show its best dataflow
 	$(BIN)/exactile solve gpt3-6.7b-attention
@@ -23,6 +23,9 @@ bench: $(BIN)/exactile          ## the speed table of the README
 
 ladder: $(BIN)/exactile         ## every engine on problems of growing size
 	mkdir -p out && $(BIN)/python bench/ladder.py --report out/ladder.md --json out/ladder.json
+
+cascades: $(BIN)/exactile       ## whole transformer blocks and their parts, proved by one model
+	$(BIN)/python bench/cascades.py
 
 peers: $(BIN)/exactile .venv-accelforge/ready    ## side by side with AccelForge, see docs/peers.md
 	$(BIN)/python bench/peers/accelforge.py --engines mmee,cpsat --markdown docs/peers.md
