@@ -240,7 +240,7 @@ def pass_counts(hardware: Hardware, einsum: Einsum, family: UnitFamily, tiles: T
 
     `tiles[rank]` are arrays that broadcast to the tile shapes of a table.
     """
-    spread = [1] * max(values.ndim for values in tiles.values())
+    spread = [1] * max((values.ndim for values in tiles.values()), default=0)
     tiles = {rank: values[None] for rank, values in tiles.items()}
     block = {
         rank: _ceil(tiles[rank], family.factors[rank].reshape(-1, *spread))

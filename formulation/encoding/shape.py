@@ -18,6 +18,7 @@ from typing import Literal
 
 from exactile.formulation.cascade import Barrier, Cascade
 from exactile.formulation.einsum import Access, Einsum, misaligned
+from exactile.formulation.encoding.overwriting import able, in_place_chain, leaves, never_worse
 from exactile.formulation.problem import Mapspace
 
 SlotKind = Literal["input", "output", "fused"]
@@ -130,30 +131,12 @@ def group_specs(
     and operations count, since all of them are proportional to such a rank.
     """
     einsums = tuple(cascade.by_name[name] for name in names)
-    for overwriting in _overwriting(cascade, einsums, double_buffer):
-        yield from _ways_to_share(cascade, einsums, overwriting, mapspace, double_buffer, batch_outermost)
-
-
-def _overwriting(
-    cascade: Cascade, einsums: Sequence[Einsum], double_buffer: bool
-) -> Iterator[frozenset[str]]:
-    """Which Einsums overwrite their input in place; the others have a buffer of their own.
-
-    Overwriting is never worse where it takes no more space: the larger of the two tiles serves both.
-    It takes more if the widths differ, or if the result is drained from a buffer that this doubles;
-    then both ways are listed.
-    """
-    inside, tensors = {e.name for e in einsums}, cascade.tensors
-    able = [e for e in einsums if e.in_place in inside]
-    free = [
-        e.name
-        for e in able
-        if tensors[e.name].bits != tensors[str(e.in_place)].bits
-        or (double_buffer and _leaves(cascade, e.name, inside))
-    ]
-    for count in range(len(free), -1, -1):
-        for chosen in combinations(free, count):
-            yield frozenset(e.name for e in able if e.name not in free or e.name in chosen)
+    ways = able(cascade, einsums)
+    for count in range(len(ways), -1, -1):
+        for chosen in combinations(ways, count):
+            yield from _ways_to_share(
+                cascade, einsums, frozenset(chosen), mapspace, double_buffer, batch_outermost
+            )
 
 
 def _ways_to_share(
@@ -175,7 +158,11 @@ def _ways_to_share(
     ]
     for inputs in _input_slots(cascade, einsums, produced, mapspace):
         slots = tuple(slot for slot, _ in fused) + tuple(inputs) + tuple(outputs)
-        if _connected(einsums, slots):
+        if _connected(einsums, slots) and not any(
+            _better_in_place(cascade, einsums, name, fused, inputs, mapspace, double_buffer)
+            for name in able(cascade, einsums)
+            if name not in overwriting
+        ):
             spec = _spec(
                 cascade,
                 einsums,
@@ -188,6 +175,34 @@ def _ways_to_share(
             )
             if spec is not None:
                 yield spec
+
+
+def _better_in_place(
+    cascade: Cascade,
+    einsums: Sequence[Einsum],
+    name: str,
+    fused: Sequence[tuple[Slot, tuple[str, ...]]],
+    inputs: Sequence[Slot],
+    mapspace: Mapspace,
+    double_buffer: bool,
+) -> bool:
+    """Whether an Einsum with a buffer of its own had better overwrite its input.
+
+    That can take more space if the widths differ, or if the result is drained from a buffer that this
+    doubles; and the two may have different pins.
+    """
+    inside = {einsum.name for einsum in einsums}
+    ((old, _),) = (entry for entry in fused if cascade.by_name[name].in_place in entry[1])
+    new, tensors = next((entry for entry in fused if name in entry[1]), (None, (name,)))
+    bits = new.bits if new else cascade.tensors[name].bits
+    doubled = double_buffer and leaves(cascade, tensors[-1], inside)
+    if bits != old.bits or doubled or mapspace.residency:
+        return False
+    if new is None:
+        return True  # nobody else shares its buffer, which can have the residency of the overwritten one
+    others = [s.users for s in (*(s for s, _ in fused), *inputs) if len(s.users) > 1 and s not in (old, new)]
+    again = (t for t in tensors if mapspace.recomputation and not leaves(cascade, t, inside))
+    return never_worse([einsum.name for einsum in einsums], others, again)
 
 
 def _stored(fused: Sequence[tuple[Slot, tuple[str, ...]]]) -> Iterator[tuple[str, int]]:
@@ -206,14 +221,12 @@ def _fused_slots(
     for einsum in einsums:
         if einsum.name in done or not any(user.name in inside for user in cascade.consumers[einsum.name]):
             continue
-        tensors = list(_in_place_chain(cascade, einsum.name, overwriting))
+        tensors = list(in_place_chain(cascade, einsum.name, overwriting))
         done.update(tensors)
         users = set(tensors) | {
             user.name for name in tensors for user in cascade.consumers[name] if user.name in inside
         }
-        leaving = tensors[-1] if _leaves(cascade, tensors[-1], inside) else None
-        if any(_leaves(cascade, name, inside) for name in tensors[:-1]):
-            return None
+        leaving = tensors[-1] if leaves(cascade, tensors[-1], inside) else None
         read_inside = any(user.name in inside for user in cascade.consumers[tensors[-1]])
         if leaving and read_inside and not mapspace.fused_outputs:
             return None
@@ -221,19 +234,6 @@ def _fused_slots(
         ordered = tuple(e.name for e in einsums if e.name in users)
         slots.append((Slot("fused", einsum.name, ordered, einsum.output, bits, leaving), tuple(tensors)))
     return slots
-
-
-def _in_place_chain(cascade: Cascade, tensor: str, overwriting: frozenset[str]) -> Iterator[str]:
-    """`tensor` and what overwrites it in turn."""
-    yield tensor
-    for user in cascade.consumers[tensor]:
-        if user.name in overwriting and user.in_place == tensor:
-            yield from _in_place_chain(cascade, user.name, overwriting)
-
-
-def _leaves(cascade: Cascade, tensor: str, inside: set[str]) -> bool:
-    users = cascade.consumers[tensor]
-    return cascade.tensors[tensor].role == "output" or any(user.name not in inside for user in users)
 
 
 def _apart(cascade: Cascade, slot: Slot, tensors: Sequence[str]) -> frozenset[str]:
@@ -342,7 +342,7 @@ def _spec(
         )
     recompute = [
         stored.get(einsum.name)
-        if mapspace.recomputation and not _leaves(cascade, einsum.name, set(index))
+        if mapspace.recomputation and not leaves(cascade, einsum.name, set(index))
         else None
         for einsum in einsums
     ]
@@ -391,7 +391,7 @@ def _correctable(cascade: Cascade, barrier: Barrier, index: Mapping[str, int]) -
     return (
         barrier.mode == "online"
         and all(name in index for name in barrier.corrects)
-        and not _leaves(cascade, barrier.tensor, set(index))
+        and not leaves(cascade, barrier.tensor, set(index))
     )
 
 
@@ -414,6 +414,6 @@ def corrections(cascade: Cascade, spec: GroupSpec) -> tuple[tuple[int, str, str]
     stored: dict[str, int] = {}
     for position, slot in enumerate(spec.slots):
         if slot.kind == "fused":
-            for name in _in_place_chain(cascade, slot.tensor, spec.overwriting):
+            for name in in_place_chain(cascade, slot.tensor, spec.overwriting):
                 stored[name] = position
     return _corrected(cascade, index, stored)

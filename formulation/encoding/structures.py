@@ -30,6 +30,13 @@ def _subsets(mask: int) -> Iterator[int]:
         subset = (subset - 1) & mask
 
 
+Below = dict[tuple[int, int, tuple[int, ...]], list[Sets]]
+"""By Einsum, its shared loops and its slots below those: residencies worth having."""
+
+Placed = tuple[int | None, ...]
+"""Per private slot what was chosen; `None` is below the shared loops."""
+
+
 class TooManyStructures(Exception):  # noqa: N818 - a fact about a group, not a failure
     """Listing the structures of a group was given up."""
 
@@ -59,12 +66,13 @@ def structures(shape: Shape, most: int | None = None, checkpoint: Callable[[], N
 
 def _by_sharing(shape: Shape, step: Callable[[], None]) -> Iterator[list[Sets]]:
     """Legal structures, one list per choice of the shared slots' residencies; empty lists left out."""
+    known: Below = {}
     for sets in _shared_sets(shape):
         step()
         shared = sharing(shape, sets)
         if shared is None or not _legal(shape, shared, sets):
             continue
-        rows = list(_placements(shape, shared, list(sets), step))
+        rows = list(_placements(shape, shared, list(sets), known, step))
         if shape.pinned:
             rows = [row for row in rows if _respects_pins(shape, shared, row)]
         if rows:
@@ -181,58 +189,35 @@ def _respects_pins(shape: Shape, shared: Sharing, row: Sets) -> bool:
 
 
 def _placements(
-    shape: Shape, shared: Sharing, sets: list[int | None], step: Callable[[], None]
+    shape: Shape, shared: Sharing, sets: list[int | None], known: Below, step: Callable[[], None]
 ) -> Iterator[Sets]:
-    """Residencies of the private slots: inside the shared prefix (live beyond the Einsum), or below."""
+    """Residencies of the private slots: inside the shared prefix (live beyond the Einsum), or below.
+
+    `known` keeps those below for other sharings.
+    """
     private = [position for position, slot in enumerate(shape.slots) if len(slot.users) == 1]
     fixed = [
         (node, s) for slot, s in zip(shape.slots, sets, strict=True) if s is not None for node in slot.users
     ] + [(e, p) for e, row in enumerate(shared.pair) for f, p in enumerate(row) if e != f]
-    below_cache: dict[tuple[int, tuple[int, ...]], list[Sets]] = {}
-
-    def inside_prefix(position: int, chosen: list[tuple[int, int]]) -> Iterator[list[int | None]]:
-        if position == len(private):
-            yield []
-            return
-        slot = private[position]
-        node = shape.slots[slot].users[0]
-        own, pin = shared.own[node], shape.slots[slot].pin
-        if pin is None or pin & own == own:
-            for rest in inside_prefix(position + 1, chosen):
-                yield [None, *rest]
-        for outside in _subsets(own):
-            if outside == own or (pin is not None and outside & ~pin):
-                continue
-            if all(nested(outside & shared.pair[node][f], z & shared.pair[node][f]) for f, z in chosen):
-                for rest in inside_prefix(position + 1, [*chosen, (node, outside)]):
-                    yield [outside, *rest]
-
-    for placed in inside_prefix(0, fixed):
+    inside = _Inside(shape, shared, private, fixed)
+    for placed in inside.ways():
         step()
-        chosen = fixed + [
-            (shape.slots[slot].users[0], outside)
-            for slot, outside in zip(private, placed, strict=True)
-            if outside is not None
-        ]
-        if not all(
-            _settled(shape, shared, slot, outside, chosen)
-            for slot, outside in zip(private, placed, strict=True)
-            if outside is not None
-        ):
+        if not inside.settled(placed):
             continue
         groups: dict[int, tuple[int, ...]] = {}
-        for slot, outside in zip(private, placed, strict=True):
-            if outside is None:
+        base = list(sets)
+        for slot, k in zip(private, placed, strict=True):
+            if k is None:
                 node = shape.slots[slot].users[0]
                 groups[node] = (*groups.get(node, ()), slot)
+            else:
+                base[slot] = inside.choices[k][1]
         options = []
         for node, slots in groups.items():
-            if (node, slots) not in below_cache:
-                below_cache[node, slots] = _below(shape, shared, node, slots)
-            options.append([list(zip(slots, chosen, strict=True)) for chosen in below_cache[node, slots]])
-        base = list(sets)
-        for slot, outside in zip(private, placed, strict=True):
-            base[slot] = outside
+            key = node, shared.own[node], slots
+            if key not in known:
+                known[key] = _below(shape, shared, node, slots)
+            options.append([list(zip(slots, chosen, strict=True)) for chosen in known[key]])
         for combination in product(*options):
             step()
             full = list(base)
@@ -242,27 +227,102 @@ def _placements(
             yield tuple(s or 0 for s in full)
 
 
-def _settled(
-    shape: Shape, shared: Sharing, position: int, outside: int, chosen: list[tuple[int, int]]
-) -> bool:
-    """Whether a slot inside the shared loops could not simply be placed better.
+class _Inside:
+    """Residencies of private slots inside the shared loops of their Einsums, as bits of what can be chosen.
 
-    Between two neighbouring residencies the order of loops is free. So the slot's own ranks among the
-    loops that follow can move outside its buffer (smaller, no more visits), and foreign ranks among the
-    last loops outside can move inside (fewer visits, no larger). Either way a structure remains that
-    dominates this one.
+    `fixed` are the prefixes that the shared slots give, `choices` all (node, outside) that agree with them.
     """
-    slot = shape.slots[position]
-    node = slot.users[0]
-    if shape.pinned:
+
+    def __init__(
+        self, shape: Shape, shared: Sharing, private: Sequence[int], fixed: Sequence[tuple[int, int]]
+    ) -> None:
+        self.shape, self.shared, self.private = shape, shared, private
+        self.pinned = shape.pinned
+        self.choices = [
+            (node, outside)
+            for node in sorted({shape.slots[slot].users[0] for slot in private})
+            for outside in _subsets(shared.own[node])
+            if outside != shared.own[node] and self._agrees(node, outside, fixed)
+        ]
+        self.around = [self._between(*choice, fixed) for choice in self.choices]
+        self.between = [[self._between(*choice, (o,)) for o in self.choices] for choice in self.choices]
+        self.given_up = [
+            any(f != node and loops == outside for f, loops in enumerate(shared.pair[node]))
+            for node, outside in self.choices
+        ]
+        self.compatible = [
+            sum(1 << k for k, other in enumerate(self.choices) if self._agrees(*choice, (other,)))
+            for choice in self.choices
+        ]
+        self.of_slot = [self._options(slot) for slot in private]
+
+    def _agrees(self, node: int, outside: int, others: Sequence[tuple[int, int]]) -> bool:
+        pair = self.shared.pair[node]
+        return all(nested(outside & pair[f], z & pair[f]) for f, z in others)
+
+    def _between(self, node: int, outside: int, others: Sequence[tuple[int, int]]) -> tuple[int, int]:
+        """The next smaller and the next larger prefix of the node's shared loops."""
+        smaller, larger = 0, self.shared.own[node]
+        for f, z in others:
+            prefix = z & self.shared.pair[node][f] & self.shared.own[node]
+            if prefix & ~outside:
+                larger &= prefix
+            elif prefix != outside:
+                smaller |= prefix
+        return smaller, larger
+
+    def _options(self, slot: int) -> list[int | None]:
+        """`None`: below the shared loops."""
+        node, pin = self.shape.slots[slot].users[0], self.shape.slots[slot].pin
+        own = self.shared.own[node]
+        found: list[int | None] = [None] if pin is None or pin & own == own else []
+        return found + [
+            k
+            for k, (e, outside) in enumerate(self.choices)
+            if e == node and (pin is None or not outside & ~pin)
+        ]
+
+    def ways(self) -> Iterator[Placed]:
+        """One choice per private slot."""
+
+        def extend(position: int, allowed: int, placed: Placed) -> Iterator[Placed]:
+            if position == len(self.private):
+                yield placed
+                return
+            for k in self.of_slot[position]:
+                if k is None:
+                    yield from extend(position + 1, allowed, (*placed, None))
+                elif allowed >> k & 1:
+                    yield from extend(position + 1, allowed & self.compatible[k], (*placed, k))
+
+        return extend(0, (1 << len(self.choices)) - 1, ())
+
+    def settled(self, placed: Placed) -> bool:
+        """Whether no slot could simply be placed better.
+
+        Between two neighbouring residencies the order of loops is free. So the slot's own ranks among the
+        loops that follow can move outside its buffer (smaller, no more visits), and foreign ranks among the
+        last loops outside can move inside (fewer visits, no larger). Either way a structure remains that
+        dominates this one. But where just the loops outside are shared with some Einsum, the buffer is given
+        up before that runs, and would live on with fewer loops outside.
+        """
+        if self.pinned:
+            return True
+        chosen = {k for k in placed if k is not None}
+        for position, k in zip(self.private, placed, strict=True):
+            if k is None:
+                continue
+            (smaller, larger), between = self.around[k], self.between[k]
+            for other in chosen:
+                smaller |= between[other][0]
+                larger &= between[other][1]
+            slot, outside = self.shape.slots[position], self.choices[k][1]
+            if outside & ~smaller & ~slot.ranks and not self.given_up[k]:
+                return False
+            doubles = self.shape.double_buffer and slot.crossing and outside == 0
+            if larger & ~outside & slot.ranks and not doubles:
+                return False
         return True
-    family = {z & shared.pair[node][f] for f, z in chosen} | {0, shared.own[node]}
-    smaller = max((z for z in family if z != outside and z & ~outside == 0), key=int.bit_count, default=0)
-    larger = min((z for z in family if z != outside and outside & ~z == 0), key=int.bit_count)
-    if outside & ~smaller & ~slot.ranks:
-        return False
-    grows = larger & ~outside & slot.ranks
-    return not grows or (shape.double_buffer and slot.crossing and outside == 0)
 
 
 def _below(shape: Shape, shared: Sharing, node: int, slots: tuple[int, ...]) -> list[Sets]:
@@ -286,16 +346,12 @@ def _below(shape: Shape, shared: Sharing, node: int, slots: tuple[int, ...]) -> 
         for z in chosen:
             union |= z
         used.append(union)
-    keep: list[Sets] = []
-    for b, chosen in enumerate(found):
-        rivals = (a for a in range(len(found)) if a != b)
-        if not any(
-            _better(shape, slots, found[a], chosen, used[b])
-            and (a < b or not _better(shape, slots, chosen, found[a], used[a]))
-            for a in rivals
-        ):
-            keep.append(chosen)
-    return keep
+    # one by one, because they may be better than each other in a circle
+    kept = list(range(len(found)))
+    for b in reversed(range(len(found))):
+        if any(_better(shape, slots, found[a], found[b], used[b]) for a in kept if a != b):
+            kept.remove(b)
+    return [found[b] for b in kept]
 
 
 def _better(shape: Shape, slots: Sequence[int], a: Sets, b: Sets, used: int) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 
+from exactile.formulation.encoding.overwriting import never_worse
 from exactile.formulation.families.decisions import Decisions
-from exactile.formulation.families.layout import Link
+from exactile.formulation.families.layout import Layout, Link
 from exactile.formulation.families.model import Lit, Model
 
 
@@ -46,19 +47,64 @@ def _along_chain(decisions: Decisions, link: Link, literal: Lit) -> None:
 
 
 def _in_place(decisions: Decisions, link: Link, literal: Lit) -> None:
-    """An Einsum overwrites its input if that was made in its group; it must where that takes no more room.
-
-    It can take more if the widths differ, or if the result is drained from a buffer that this doubles.
-    """
+    """An Einsum overwrites its input if that was made in its group; it must where that is never worse."""
     model, layout = decisions.model, decisions.layout
     assert link.producer is not None
     read, written = layout.copies[link.first], layout.copies[link.second]
     inside = decisions.span(link.producer, read.at)
     model.implies((literal,), inside)
-    tensors = layout.problem.cascade.tensors
-    doubled = layout.problem.hardware.levels[1].double_buffer
-    if tensors[read.tensor].bits == tensors[written.tensor].bits and not doubled:
+    if not _no_larger(layout, read.tensor, written.tensor):
+        return
+    readers = [layout.copies[index].at for index in layout.readers(written.tensor)]
+    if not readers or _never_worse(layout, read.tensor, written.tensor):
         model.implies((inside,), literal)
+    else:
+        # nobody else shares a buffer of its own, which could have the residency of the overwritten one
+        model.implies((inside, -decisions.span(read.at, min(readers))), literal)
+
+
+def _no_larger(layout: Layout, read: str, written: str) -> bool:
+    """Whether one buffer takes no more space than two, and may be where they would be.
+
+    It can take more if the widths differ, or if the result is drained from a buffer that this doubles.
+    """
+    cascade, doubled = layout.problem.cascade, layout.problem.hardware.levels[1].double_buffer
+    widths = {cascade.tensors[tensor].bits for tensor in _chain(layout, read, written)}
+    return len(widths) == 1 and not doubled and not layout.problem.mapspace.residency
+
+
+def _chain(layout: Layout, read: str, written: str) -> set[str]:
+    """Tensors that may lie in one buffer, in turn."""
+    found, more = {read, written}, True
+    by_name = layout.problem.cascade.by_name
+    while more:
+        pairs = [{name, e.in_place} for name, e in by_name.items() if e.in_place in by_name]
+        joined = found.union(*({str(t) for t in pair} for pair in pairs if pair & found))
+        more, found = joined != found, joined
+    return found
+
+
+def _never_worse(layout: Layout, read: str, written: str) -> bool:
+    """Whether overwriting is never worse, however the Einsums are grouped and inputs are shared.
+
+    What overwrites the result in turn does so already.
+    """
+    later = [written]
+    for tensor in later:
+        following = [e.name for e in layout.einsums if e.in_place == tensor]
+        if not all(_never_worse(layout, tensor, name) for name in following):
+            return False
+        later += following
+    others: list[Sequence[str]] = []
+    for tensor, copies in layout.copies_of.items():
+        if tensor != read and tensor not in later:
+            users = [layout.names[layout.copies[index].at] for index in copies]
+            made = tensor in layout.at
+            others += [users] if made else []
+            if layout.problem.mapspace.shared_inputs:
+                others += combinations(users[made:], 2)
+    again = [name for name in later if layout.may_repeat(layout.at[name])]
+    return never_worse(layout.names, others, again)
 
 
 def _one_residency(decisions: Decisions, link: Link, literal: Lit) -> None:

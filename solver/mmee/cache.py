@@ -15,7 +15,7 @@ from exactile.formulation.encoding.shape import Shape
 from exactile.formulation.encoding.sharing import Masks
 from exactile.formulation.encoding.structures import TooManyStructures, structures
 
-FORMAT = 8
+FORMAT = 9
 """Part of every file name: raise it whenever enumeration or dominance changes."""
 
 
