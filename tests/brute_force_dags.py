@@ -314,7 +314,9 @@ class BruteForceDags:
         if self.goal == "dram_traffic":
             return np.zeros((1, 1, len(again)), dtype=np.int64)
         uses = unit_mappings(self.ruler, einsum)
-        table = [inner_costs(self.ruler, einsum, use, tiles, trips)[self.kept] * again for use in uses]
+        # an Einsum without ranks has one tiling, and no axis for it yet
+        costs = (inner_costs(self.ruler, einsum, use, tiles, trips)[self.kept] for use in uses)
+        table = [cost.reshape(len(self.kept), -1) * again for cost in costs]
         return np.unique(np.stack(np.broadcast_arrays(*table)), axis=0)
 
     def outer_rows(
