@@ -18,7 +18,7 @@ from exactile.solver.mmee.additive import Additive
 from exactile.solver.mmee.support import QUICK, Limits
 from exactile.solver.orders import Names
 
-KEYS = {"edp": "energy"}
+KEYS = {"edp": "energy", "peak": "dram_traffic"}
 """What is minimised instead of a quantity that does not add up over groups."""
 
 
