@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +17,14 @@ import numpy.typing as npt
 from exactile.formulation.encoding.shape import Shape
 from exactile.formulation.encoding.sharing import Masks, Sets, Sharing, live, loops_of, sharing, visited
 
+Bits = npt.NDArray[np.int64]
+
 _PAIRS = 1 << 22
 """Pairs of structures compared at once."""
+
+
+_WORD = 62
+"""Bits per word, the sign left out."""
 
 
 def undominated(shape: Shape, rows: Masks, checkpoint: Callable[[], None] = lambda: None) -> Masks:
@@ -28,15 +35,18 @@ def undominated(shape: Shape, rows: Masks, checkpoint: Callable[[], None] = lamb
     if len(rows) < 2:
         return rows
     facts = _facts(shape, rows)
-    order = np.argsort(facts.weight, kind="stable")
-    rows, facts = rows[order], facts.take(order)
+    order = np.argsort(np.bitwise_count(facts.visits).sum(axis=1, dtype=np.int64), kind="stable")
+    has, bans = ([word[order] for word in words] for words in _packed(shape, rows, facts))
+    rows = rows[order]
     alive = np.ones(len(rows), dtype=bool)
     block = max(1, _PAIRS // len(rows))
     for start in range(0, len(rows), block):
         checkpoint()
         these = np.arange(start, min(start + block, len(rows)))
         rivals = np.flatnonzero(alive)
-        dominated = facts.dominates(rivals, these)
+        dominated = np.ones((len(rivals), len(these)), dtype=bool)
+        for one, other in zip(has, bans, strict=True):
+            dominated &= (one[rivals][:, None] & other[these][None, :]) == 0
         dominated[rivals[:, None] == these[None, :]] = False
         for column in np.flatnonzero(dominated.any(axis=0)):
             if alive[rivals[dominated[:, column]]].any():
@@ -44,70 +54,95 @@ def undominated(shape: Shape, rows: Masks, checkpoint: Callable[[], None] = lamb
     return rows[alive]
 
 
+def _packed(shape: Shape, rows: Masks, facts: _Facts) -> tuple[list[Bits], list[Bits]]:
+    """Words of bits per row: what it has, and what no row that dominates it may have."""
+    columns: list[tuple[int, Bits, Bits]] = [
+        (len(shape.slots), facts.live[:, node], ~facts.live[:, node]) for node in range(len(shape.node_ranks))
+    ]
+    for position, slot in enumerate(shape.slots):
+        outside, visits = rows[:, position], facts.visits[:, position]
+        active = facts.loops[:, slot.users[0]]
+        columns.append((shape.ranks, visits, active & ~visits))
+        columns.append((shape.ranks, ~outside & slot.ranks, outside & slot.ranks))
+        if slot.corrected:
+            columns.append((shape.ranks, outside & slot.corrected, ~outside & slot.corrected))
+        if shape.double_buffer and slot.crossing:
+            columns.append((1, (outside != 0).astype(np.int64), (outside == 0).astype(np.int64)))
+    for column, (e, f) in enumerate(combinations(range(len(shape.node_ranks)), 2)):
+        active, pair = facts.loops[:, e] | facts.loops[:, f], facts.pair[:, column]
+        columns.append((shape.ranks, pair, active & ~pair))
+    has, bans, used = [np.zeros(len(rows), dtype=np.int64)], [np.zeros(len(rows), dtype=np.int64)], 0
+    for width, one, other in columns:
+        if used + width > _WORD:
+            has.append(np.zeros(len(rows), dtype=np.int64))
+            bans.append(np.zeros(len(rows), dtype=np.int64))
+            used = 0
+        full = (1 << width) - 1
+        has[-1] |= (one & full) << used
+        bans[-1] |= (other & full) << used
+        used += width
+    return has, bans
+
+
 @dataclass(frozen=True)
 class _Facts:
     """Per structure (last axis: slots, nodes or pairs of nodes), what dominance compares."""
 
-    shape: Shape
-    outside: Masks
     visits: Masks
     live: Masks
     loops: Masks
     pair: Masks
-    weight: Masks
-
-    def take(self, order: npt.NDArray[np.intp]) -> _Facts:
-        return _Facts(
-            self.shape,
-            self.outside[order],
-            self.visits[order],
-            self.live[order],
-            self.loops[order],
-            self.pair[order],
-            self.weight[order],
-        )
-
-    def dominates(self, first: npt.NDArray[np.intp], second: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
-        """Matrix: does row `first[i]` dominate row `second[j]`?"""
-        result = np.ones((len(first), len(second)), dtype=bool)
-        for position, slot in enumerate(self.shape.slots):
-            a, b = self.outside[first, position][:, None], self.outside[second, position][None, :]
-            va, vb = self.visits[first, position][:, None], self.visits[second, position][None, :]
-            active = self.loops[second, slot.users[0]][None, :]
-            result &= (va & active & ~vb) == 0
-            result &= (b & slot.ranks & ~a) == 0
-            result &= (a & slot.corrected & ~b) == 0
-            if self.shape.double_buffer and slot.crossing:
-                result &= (a == 0) | (b != 0)
-        for node in range(self.live.shape[1]):
-            result &= (self.live[first, node][:, None] & ~self.live[second, node][None, :]) == 0
-        column = 0
-        for e in range(self.live.shape[1]):
-            for f in range(e + 1, self.live.shape[1]):
-                active = self.loops[second, e] | self.loops[second, f]
-                extra = self.pair[first, column][:, None] & ~self.pair[second, column][None, :]
-                result &= (extra & active[None, :]) == 0
-                column += 1
-        return result
 
 
 def _facts(shape: Shape, rows: Masks) -> _Facts:
     nodes = range(len(shape.node_ranks))
     visits, lives, loops, pairs = [], [], [], []
-    cache: dict[Sets, Sharing] = {}
+    known: dict[Sets, _OfSharing] = {}
     shared_slots = [p for p, slot in enumerate(shape.slots) if len(slot.users) > 1]
-    for row in rows.tolist():
+    for row in map(tuple, rows.tolist()):
         key = tuple(row[p] for p in shared_slots)
-        if key not in cache:
+        if key not in known:
             found = sharing(shape, [s if p in shared_slots else None for p, s in enumerate(row)])
             assert found is not None
-            cache[key] = found
-        shared = cache[key]
-        visits.append([visited(shape, shared, row, p) for p in range(len(row))])
-        lives.append([live(shape, shared, row, node) for node in nodes])
-        loops.append([loops_of(shape, shared, row, node) for node in nodes])
-        pairs.append([shared.pair[e][f] for e in nodes for f in nodes if f > e])
+            known[key] = _OfSharing(shape, found)
+        here = known[key]
+        visits.append(here.visits(row))
+        lives.append(here.live(row))
+        loops.append([loops_of(shape, here.shared, row, node) for node in nodes])
+        pairs.append(here.pairs)
     array = [np.array(x, dtype=np.int64).reshape(len(rows), -1) for x in (visits, lives, loops, pairs)]
-    weight = np.bitwise_count(array[0]).sum(axis=1, dtype=np.int64)
     visit, alive, loop, pair = array
-    return _Facts(shape, rows, visit, alive, loop, pair, weight)
+    return _Facts(visit, alive, loop, pair)
+
+
+class _OfSharing:
+    """Facts of the structures with the same residencies of shared slots: most have many parts in common."""
+
+    def __init__(self, shape: Shape, shared: Sharing) -> None:
+        self.shape, self.shared = shape, shared
+        nodes = range(len(shape.node_ranks))
+        self.pairs = [shared.pair[e][f] for e in nodes for f in nodes if f > e]
+        self.own_slots = [[p for p, slot in enumerate(shape.slots) if node in slot.users] for node in nodes]
+        self._visits: dict[tuple[int, Sets], int] = {}
+        self._live: dict[tuple[int, int], Sets] = {}
+
+    def visits(self, row: Sets) -> list[int]:
+        """Per slot; those of a private one depend on the residencies of its Einsum alone."""
+        found = []
+        for position, slot in enumerate(self.shape.slots):
+            key = position, tuple(row[p] for p in self.own_slots[slot.users[0]])
+            if key not in self._visits:
+                self._visits[key] = visited(self.shape, self.shared, row, position)
+            found.append(self._visits[key])
+        return found
+
+    def live(self, row: Sets) -> list[int]:
+        """Per Einsum; whether a slot is live depends on its own residency alone."""
+        total = [0] * len(self.shape.node_ranks)
+        for key in enumerate(row):
+            if key not in self._live:
+                bit, nodes = 1 << key[0], range(len(total))
+                self._live[key] = tuple(live(self.shape, self.shared, row, node) & bit for node in nodes)
+            for node, bits in enumerate(self._live[key]):
+                total[node] |= bits
+        return total
