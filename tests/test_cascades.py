@@ -27,14 +27,14 @@ from exactile.solver.cpsat import cpsat
 from exactile.solver.engine import Control
 from exactile.solver.milp import milp
 from exactile.solver.mmee import mmee
-from exactile.solver.orders import execution_orders
 from exactile.solver.replay import reference, replay
 
 FAST, ALL, CHUNK = 60, 360, 20
 SECONDS = 120.0
-MOST_ORDERS = 24
-"""An engine that fixes the execution order says `feasible` where there are more orders than this."""
 MMEE_EINSUMS = 4
+TELLING = (94, 109, 231, 255, 274)
+"""An Einsum without ranks; a buffer given up in a shared loop that is not its own; what would be overwritten
+is read outside the group."""
 
 met: Counter[str] = Counter()
 
@@ -58,11 +58,6 @@ def replayed(one: Problem, mapping: Mapping, seed: int) -> None:
         np.testing.assert_allclose(values, right[tensor], rtol=1e-9, atol=1e-9, err_msg=f"{tensor}, {seed}")
 
 
-def provable(one: Problem) -> bool:
-    names = tuple(e.name for e in one.cascade.einsums)
-    return len(execution_orders(one, names, MOST_ORDERS + 1)) <= MOST_ORDERS
-
-
 def check(one: Problem, engine: str, best: Fraction | None, seed: int) -> None:
     """The engine proves what the brute force found, with a mapping that does what it says."""
     outcome = {"cpsat": cpsat, "mmee": mmee, "milp": milp}[engine](one, Control(SECONDS))
@@ -73,10 +68,7 @@ def check(one: Problem, engine: str, best: Fraction | None, seed: int) -> None:
     assert violations(one.cascade, one.hardware, outcome.mapping, one.mapspace) == (), (engine, seed)
     value = evaluate(one.cascade, one.hardware, outcome.mapping).quantity(one.objective.minimize)
     assert value >= best, (engine, seed, "better than the brute force")
-    if provable(one):
-        assert (outcome.status, outcome.bound, value) == ("optimal", best, best), (engine, seed)
-    else:
-        assert outcome.bound is None or outcome.bound <= best, (engine, seed)
+    assert (outcome.status, outcome.bound, value) == ("optimal", best, best), (engine, seed)
     replayed(one, outcome.mapping, seed)
 
 
@@ -89,7 +81,6 @@ def compare(seed: int) -> None:
     if len(one.cascade.einsums) <= MMEE_EINSUMS and seed % 5 == 0:
         check(one, "mmee", best, seed)
     met.update(("problems", f"{len(one.cascade.einsums)} Einsums", one.objective.minimize))
-    met["proved"] += provable(one)
     if best is None:
         met["infeasible"] += 1
         return
@@ -108,12 +99,19 @@ def test_cpsat_finds_the_brute_force_optimum(first: int) -> None:
         compare(seed)
 
 
+@pytest.mark.parametrize("seed", TELLING)
+def test_enumeration_finds_it_where_it_is_easily_lost(seed: int) -> None:
+    one = problem(seed)
+    check(
+        one, "mmee" if len(one.cascade.einsums) <= MMEE_EINSUMS else "cpsat", BruteForceDags(one).best(), seed
+    )
+
+
 def worth(total: int) -> None:
     """The shares that the cases must have."""
     assert met["fusion wins"] >= 0.3 * total, met
     assert met["recomputation wins"] >= 0.1 * total, met
     assert met["sharing wins"] >= 0.1 * total, met
-    assert met["proved"] >= 0.9 * total, met
     assert min(met[f"{count} Einsums"] for count in (2, 3, 4, 5)) >= 0.2 * total, met
 
 
