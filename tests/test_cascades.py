@@ -29,7 +29,7 @@ from exactile.solver.milp import milp
 from exactile.solver.mmee import mmee
 from exactile.solver.replay import reference, replay
 
-FAST, ALL, CHUNK = 60, 360, 20
+FAST, ALL, CHUNK = 24, 360, 12
 SECONDS = 120.0
 MMEE_EINSUMS = 4
 TELLING = (94, 109, 231, 255, 274)
@@ -72,9 +72,17 @@ def check(one: Problem, engine: str, best: Fraction | None, seed: int) -> None:
     replayed(one, outcome.mapping, seed)
 
 
+def drawn(seed: int) -> Problem:
+    """The random problem, but of five Einsums most run in the written order: up to 120 orders take long."""
+    one = problem(seed)
+    if len(one.cascade.einsums) <= MMEE_EINSUMS or seed % 16 == 3:
+        return one
+    return replace(one, mapspace=replace(one.mapspace, order="given"))
+
+
 def compare(seed: int) -> None:
     """Check one problem and note what it is an example of."""
-    one = problem(seed)
+    one = drawn(seed)
     search = BruteForceDags(one)
     best = search.best()
     check(one, "cpsat", best, seed)
@@ -131,13 +139,13 @@ def test_all_random_cascades() -> None:
     worth(ALL)
 
 
-@pytest.mark.parametrize("seed", range(0, 24, 4))
+@pytest.mark.parametrize("seed", range(0, 12, 4))
 def test_milp_proves_the_same(seed: int) -> None:
     one = problem(seed)
     check(one, "milp", BruteForceDags(one).best(), seed)
 
 
-@pytest.mark.parametrize("first", range(400, 424, 12))
+@pytest.mark.parametrize("first", range(400, 412, 12))
 def test_no_random_mapping_is_better_than_the_brute_force(first: int) -> None:
     """Mappings drawn without a search: if the enumeration forgot a kind of mapping, one beats it."""
     tried = 0
@@ -155,10 +163,10 @@ def test_no_random_mapping_is_better_than_the_brute_force(first: int) -> None:
     assert tried >= 8
 
 
-@pytest.mark.parametrize("first", range(0, 20, 10))
+@pytest.mark.parametrize("first", range(0, 10, 5))
 def test_it_agrees_with_the_brute_force_of_chains(first: int) -> None:
     """Which knows softmaxes, arrays and pins, and was written for another kind of loop tree."""
-    for seed in range(first, first + 10):
+    for seed in range(first, first + 5):
         one = two_operators(seed)
         for goal in ("dram_traffic", "latency"):
             alone = replace(one, objective=Objective(goal, ()))

@@ -15,6 +15,7 @@ from core_tools import UNIT, machine
 
 from exactile.formulation.cascade import Cascade
 from exactile.formulation.core import evaluate, violations
+from exactile.formulation.encoding.overwriting import never_worse
 from exactile.formulation.encoding.shape import GroupSpec, Shape, group_specs
 from exactile.formulation.encoding.structures import TooManyStructures, structures
 from exactile.formulation.hardware import Hardware
@@ -270,6 +271,50 @@ RESTRICTIONS = {
     "tile": Mapspace(tiles={"i": 2}),
     "tile of another rank": Mapspace(tiles={"l": 2}),
 }
+
+
+# in place
+
+SCORES = {"einsum": "P[i,l] = exp(C[i,l])", "in_place": True}
+WEIGHTED = {"einsum": "P[i,l] = C[i,l] * F[l]", "in_place": "C"}
+
+
+def ways(cascade: Cascade, names: str, mapspace: Mapspace | None = None) -> set[bool]:
+    """Whether P overwrites, in every way to fuse these Einsums."""
+    found = group_specs(cascade, names.split(), mapspace or Mapspace())
+    return {"P" in spec.overwriting for spec in found}
+
+
+def test_what_is_read_outside_the_group_is_not_overwritten() -> None:
+    cascade = Cascade(EXTENTS, [HEAD[0], "G[i] = C[i,l]", SCORES, "E[i,j] = P[i,l] * D[l,j]"])
+    assert ways(cascade, "C P E") == {False}
+    assert ways(cascade, "C G P E") == {True}
+    assert ways(cascade, "C P G E") == {False}
+
+
+@pytest.mark.parametrize(
+    ("second", "third", "mapspace", "expected"),
+    [
+        (SCORES, "E[i,j] = P[i,l] * D[l,j]", Mapspace(), {True}),
+        (WEIGHTED, "E[i,j] = P[i,l] * D[l,j]", Mapspace(), {True}),
+        (WEIGHTED, "E[i,j] = P[i,l] * D[l,j] * F[l]", Mapspace(), {True, False}),
+        (WEIGHTED, "E[i,j] = P[i,l] * D[l,j] * F[l]", Mapspace(recomputation=False), {True}),
+        (WEIGHTED, "E[i,j] = P[i,l] * D[l,j] * F[l]", Mapspace(shared_inputs=False), {True}),
+        (SCORES, "E[i,j] = P[i,l] * D[l,j]", Mapspace(residency={"P": frozenset("i")}), {True, False}),
+    ],
+)
+def test_a_buffer_of_its_own_is_tried_where_it_could_be_better(
+    second: dict[str, str], third: str, mapspace: Mapspace, expected: set[bool]
+) -> None:
+    """P may be executed again in a loop that it shares with E through F, if it has not overwritten C."""
+    assert ways(Cascade(EXTENTS, [HEAD[0], second, third]), "C P E", mapspace) == expected
+
+
+def test_overwriting_is_never_worse_while_other_buffers_serve_neighbours() -> None:
+    assert never_worse("abcd", ["ab", "cd"], [])
+    assert not never_worse("abcd", ["ac"], [])
+    assert not never_worse("abcd", ["ab"], ["b"])
+    assert never_worse("abcd", ["ab"], ["c"])
 
 
 def test_each_restriction_has_its_own_key() -> None:
