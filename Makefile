@@ -12,7 +12,7 @@ test: $(BIN)/pytest             ## the fast tests
 	$(BIN)/pytest -m "not slow" -n 2 --dist loadfile
 
 slow: $(BIN)/pytest             ## the long checks
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest -m slow -n 2
 
 lint: $(BIN)/ruff               ## style
 	$(BIN)/ruff check .

@@ -112,6 +112,7 @@ def chain(length: int, capacity: int = 600, objective: str = "dram_traffic") -> 
     return Problem(Cascade(ranks, texts), hardware, Objective(objective, ()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capacity", [500, 1500])
 def test_a_chain_against_the_solver(capacity: int) -> None:
     problem = chain(5, capacity)
