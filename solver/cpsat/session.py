@@ -24,7 +24,7 @@ _POLL_SECONDS = 0.02
 
 
 FEW_EINSUMS = 4
-"""Up to so many, one solve is as fast as two (`bench/cpsat_parameters.py`)."""
+"""Up to so many, one solve is as fast as two (`bench/cpsat_starts.py`)."""
 
 
 class CpSatSession:
