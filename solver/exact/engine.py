@@ -25,7 +25,7 @@ FEW_EINSUMS = 4
 """Larger cascades start from a constructed mapping, and their ties are broken in one order only."""
 
 ROOM = 3
-"""Of a large cascade, mappings of up to so many times the best value are looked at (`bench/cpsat_starts.py`)."""
+"""Of a large cascade, mappings of up to so many times the best are looked at (`bench/cpsat_starts.py`)."""
 
 
 def solve(problem: Problem, control: Control, load: Loader) -> Outcome:
