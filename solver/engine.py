@@ -128,9 +128,9 @@ class Control:
         """A control for one more search, in the time that is left and with the same stop button."""
         return Control(self.left, self._progress, self.interrupted)
 
-    def half(self) -> Control:
-        """A control for preparations: half of the time that is left, the same stop button, no progress."""
-        return Control(None if self.left is None else self.left / 2, None, self.interrupted)
+    def share(self, parts: int) -> Control:
+        """A control for preparations: one part of the time that is left, the same stop button, no progress."""
+        return Control(None if self.left is None else self.left / parts, None, self.interrupted)
 
     def stop(self) -> None:
         """Ask the search to return its best answer soon. Safe to call from a signal handler."""

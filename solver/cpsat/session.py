@@ -61,7 +61,7 @@ class CpSatSession:
             return
         self._led.add(key)
         translation = Translation(self.formulation.model, {key: part})
-        answer = self._solved(translation, key, control.half(), lambda value, bound: None)
+        answer = self._solved(translation, key, control.share(2), lambda value, bound: None)
         bound = _honest(answer, key, {}, translation.beyond).bound
         if bound is not None:
             self.formulation.costs.raise_part(key, bound)

@@ -114,7 +114,7 @@ class _Run:
 
     def _start(self, order: Names) -> None:
         """A first mapping of a large cascade, quickly."""
-        mapping = construct(self.problem, self.control.half(), order)
+        mapping = construct(self.problem, self.control.share(10), order)
         if mapping is None:
             return
         cost = evaluate(self.problem.cascade, self.problem.hardware, mapping)
