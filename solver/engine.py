@@ -129,7 +129,7 @@ class Control:
         return Control(self.left, self._progress, self.interrupted)
 
     def share(self, parts: int) -> Control:
-        """A control for preparations: one part of the time that is left, the same stop button, no progress."""
+        """A control for preparations: a part of the time that is left, the same stop button, no progress."""
         return Control(None if self.left is None else self.left / parts, None, self.interrupted)
 
     def stop(self) -> None:
