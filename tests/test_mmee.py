@@ -14,7 +14,7 @@ from exactile.formulation.problem import OBJECTIVES, Problem
 from exactile.solver.engine import Control, Outcome
 from exactile.solver.mmee import mmee
 
-FAST, ALL, CHUNK = 160, 840, 20
+FAST, ALL, CHUNK = 160, 1000, 20
 MANY = range(FAST, ALL, CHUNK)
 
 shares: Counter[str] = Counter()

@@ -48,6 +48,8 @@ class CpSatSession:
         """The least value of a quantity; see `Session`."""
         if len(self.formulation.decisions.layout.einsums) > FEW_EINSUMS:
             self._lead(key, control)
+        if control.stopped:
+            return Answer("unknown")  # loading a large model takes seconds
         translation = self._translation(frozenset({key, *limits}), limits)
         if not translation.limit(limits):
             return Answer("infeasible")

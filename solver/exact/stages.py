@@ -56,7 +56,8 @@ class Stages:
 
     `bounding`: bounds of this session are bounds of the problem, and may be reported. `room`: the multiple of
     the best value so far up to which solutions are looked for. On the way down from worse solutions a solver
-    learns what it needs for its proof, which for large cascades is worth more than a small space.
+    learns what it needs for its proof, which for large cascades is worth more than a small space. `known`: the
+    best value of the first key before.
     """
 
     problem: Problem
@@ -67,27 +68,26 @@ class Stages:
     known: Fraction | None = None
 
     def lead(self, limits: Mapping[str, Fraction], best: Found | None = None) -> Stage:
-        """The first key of the objective under limits in base units; only what is better than `best`."""
+        """The first key of the objective under limits in base units, as far as it may improve on `best`."""
+        key = self.problem.objective.minimize
         if best is not None:
-            self.known = best.cost.quantity(self.problem.objective.minimize)
-        return self._better(self.problem.objective.minimize, limits, best)
+            self.known = best.cost.quantity(key)
+        return self._improve(key, limits, best)
 
     def settle(self, limits: Mapping[str, Fraction], best: Found) -> Found:
         """The other keys in turn, none at the cost of an earlier one: `best`, or what is better than it."""
-        kept = {
-            **limits,
-            self.problem.objective.minimize: best.cost.quantity(self.problem.objective.minimize),
-        }
+        first = self.problem.objective.minimize
+        kept = {**limits, first: best.cost.quantity(first)}
         for key in self.problem.objective.keys[1:]:
             if self.control.stopped:
                 break
             if best.cost.quantity(key) > compulsory(self.problem, key):
-                best = better(key, best, self._better(key, kept, best).best) or best
+                best = better(key, best, self._improve(key, kept, best).best) or best
             kept[key] = min(best.cost.quantity(key), kept.get(key, best.cost.quantity(key)))
         return best
 
-    def _better(self, key: str, limits: Mapping[str, Fraction], best: Found | None) -> Stage:
-        """The least of a quantity among all that have less of it than `best`."""
+    def _improve(self, key: str, limits: Mapping[str, Fraction], best: Found | None) -> Stage:
+        """The least of a quantity among mappings that have less of it than `best` times `room`."""
         kept = dict(limits)
         if best is not None:
             value = best.cost.quantity(key)
