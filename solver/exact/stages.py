@@ -56,8 +56,8 @@ class Stages:
 
     `bounding`: bounds of this session are bounds of the problem, and may be reported. `room`: the multiple of
     the best value so far up to which solutions are looked for. On the way down from worse solutions a solver
-    learns what it needs for its proof, which for large cascades is worth more than a small space. `known`: the best
-    value of the first key before.
+    learns what it needs for its proof, which for large cascades is worth more than a small space.
+    `known`: the best value of the first key before.
     """
 
     problem: Problem
